@@ -33,7 +33,7 @@ serve: ## build the server and start it with the newest run
 	@cmake --build build --target serve
 	@build/serve
 
-programs: ## build all programs: train, generate, chat, serve, perplexity, explain, inspect, export, verify, bench
+programs: ## build all programs: train, generate, chat, serve, perplexity, tokenize, explain, inspect, export, verify, bench
 	@scripts/bootstrap.sh build
 	@cmake --preset $(PRESET) --log-level=ERROR
 	@cmake --build --preset $(PRESET) --target programs
@@ -132,7 +132,7 @@ tsan: ## test the thread pool, the asynchronous engine, shards and the server un
 	@cmake --preset tsan --log-level=ERROR
 	@cmake --build --preset tsan --target test_threads serve generate chat
 	@TSAN_OPTIONS=suppressions=tests/infer/tsan.supp build-tsan/tests/test_threads
-	@FOLIO_BUILD_DIR=$(CURDIR)/build-tsan PYTHONPYCACHEPREFIX=$(CURDIR)/build/pycache build/venv/bin/python -m pytest -q -p no:cacheprovider \
+	@FOLIO_BUILD_DIR="$(CURDIR)/build-tsan" PYTHONPYCACHEPREFIX="$(CURDIR)/build/pycache" build/venv/bin/python -m pytest -q -p no:cacheprovider \
 	  tests/infer/server/http_test.py tests/infer/server/load_test.py
 
 races: ## test the GPU kernels under the emulator's race detector (minutes)
@@ -165,7 +165,7 @@ soak: ## send a server 100,000 requests (N=…) and compare each output (minutes
 	@scripts/bootstrap.sh test
 	@$(CONFIGURE)
 	@cmake --build --preset $(PRESET) --target serve generate
-	@FOLIO_SOAK=$(or $(N),100000) FOLIO_BUILD_DIR=$(CURDIR)/build PYTHONPYCACHEPREFIX=$(CURDIR)/build/pycache build/venv/bin/python -m pytest -q -s \
+	@FOLIO_SOAK=$(or $(N),100000) FOLIO_BUILD_DIR="$(CURDIR)/build" PYTHONPYCACHEPREFIX="$(CURDIR)/build/pycache" build/venv/bin/python -m pytest -q -s \
 	  -p no:cacheprovider tests/infer/server/load_test.py 2>/dev/null
 
 SERVER ?= yes

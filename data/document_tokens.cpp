@@ -133,32 +133,11 @@ void encode(const Documents& documents, const Tokenizer& tokenizer, const Encode
   if (progress) core::print_stderr("\r{:60}\r", "");
 }
 
-struct AddToDigest {
-  Digest& digest;
-  template <typename T>
-  void operator()(const T& value) const {
-    digest.add({reinterpret_cast<const char*>(&value), sizeof value});
-  }
-  void operator()(const std::string& text) const {
-    (*this)(text.size());
-    digest.add(text);
-  }
-  void operator()(const core::GgufArray& array) const {
-    std::visit(
-        [&](const auto& items) {
-          for (const auto& item : items) (*this)(item);
-        },
-        array.items);
-  }
-};
-
 std::string digest_of(const DocumentsSummary& summary, const Tokenizer& tokenizer) {
   Digest digest;
   digest.add(summary.digest);
-  for (const auto& [key, value] : tokenizer.to_gguf()) {
-    digest.add(key);
-    std::visit(AddToDigest{digest}, value);
-  }
+  digest.add(tokenizer.to_hf().tokenizer);  // unlike a GGUF, has all settings that change tokens
+  digest.add(fmt::format("end: {}", tokenizer.end_of_text()));
   return digest.hex();
 }
 

@@ -75,6 +75,15 @@ find_missing() {
     # Ubuntu has Chromium only as a snap, which containers can't install; without it the page's tests are skipped.
     grep -q '^ID=ubuntu' /etc/os-release 2>/dev/null || need chromium chromium
   fi
+  # The Python module needs its Python's headers, which only Pythons of apt come without. `make test` and `make full` leave
+  # the module out without them, so only root must have them there.
+  if command -v apt-get >/dev/null && { [[ $goal = interop* ]] || [[ $goal = test* && $(id -u) -eq 0 ]]; }; then
+    missing+=($("$(command -v $venv/bin/python || echo python3)" -c '
+import os, sysconfig
+folder = sysconfig.get_path("include")
+if folder.startswith("/usr/include/") and not os.path.exists(folder + "/Python.h"):
+    print(os.path.basename(folder) + "-dev")' 2>/dev/null)) || true
+  fi
   need_header fmt/format.h libfmt-dev
   need_header gtest/gtest.h libgtest-dev
   need_header nlohmann/json.hpp nlohmann-json3-dev
@@ -106,16 +115,21 @@ system_packages() {
   fi
 }
 
+has_nvcc() { command -v nvcc >/dev/null || [ -x "${CUDA_PATH:-/usr/local/cuda}/bin/nvcc" ]; }
+
+# Returns true if CMake can use the torch of the Python $1: a torch for CUDA only if there is a CUDA toolkit.
 has_torch() {
-  "$1" - "$minimum_torch" 2>/dev/null <<'PY'
-import importlib.metadata, sys
+  "$1" - "$minimum_torch" "$(has_nvcc && echo nvcc)" 2>/dev/null <<'PY'
+import importlib.metadata, importlib.util, os, sys
 number = lambda version: tuple(int(part) for part in version.split(".")[:2])
-sys.exit(number(importlib.metadata.version("torch")) < number(sys.argv[1]))
+is_old = number(importlib.metadata.version("torch")) < number(sys.argv[1])
+cuda = os.path.join(importlib.util.find_spec("torch").submodule_search_locations[0], "lib/libtorch_cuda.so")
+sys.exit(is_old or (os.path.exists(cuda) and not sys.argv[2]))
 PY
 }
 
 make_venv() {
-  [ -x $venv/bin/python ] && return
+  $venv/bin/python -c 'import pip' 2>/dev/null && return  # without pip, its set-up was interrupted
   mkdir -p build
   if has_torch python3; then  # lets the environment use the same torch as the build
     python3 -m venv --system-site-packages $venv
@@ -133,6 +147,8 @@ install_torch() {
     pip_install --no-deps "$torch"
   elif $pip install --quiet --timeout 15 --retries 1 --index-url https://download.pytorch.org/whl/cpu "$torch" 2>/dev/null; then
     say "took the CPU build from PyTorch's own index"
+  elif ! has_nvcc; then
+    die "PyTorch's CPU index (download.pytorch.org) does not answer, and pip's $torch needs a CUDA toolkit; try again later, or set CMAKE_PREFIX_PATH to an unpacked CPU LibTorch"
   else
     say "PyTorch's CPU index does not answer: taking the default build of $torch, with several gigabytes of CUDA libraries"
     pip_install "$torch"
@@ -140,7 +156,14 @@ install_torch() {
 }
 
 libtorch() {
-  [ -n "${Torch_DIR:-}${CMAKE_PREFIX_PATH:-}" ] && return
+  [ -n "${Torch_DIR:-}" ] && return
+  local file prefix prefixes
+  IFS=':;' read -ra prefixes <<<"${CMAKE_PREFIX_PATH:-}"
+  for prefix in "${prefixes[@]}"; do  # ROS, for example, sets it for other libraries
+    for file in "$prefix"/{,share/cmake/,lib/cmake/}Torch/TorchConfig.cmake; do
+      [ ! -e "$file" ] || return 0
+    done
+  done
   has_torch python3 && return
   make_venv
   has_torch $venv/bin/python && return

@@ -3,7 +3,8 @@
 # else to PTX for 90, which drivers compile at the first start: this halves compilation time.
 set(FOLIO_MIN_NVCC 12.0)  # the first with C++20
 
-# Returns the compute capabilities of this machine's GPUs, such as "80;90", or "" without a GPU.
+# Returns the compute capabilities of this machine's GPUs, such as "80;90". Leaves out GPUs older than Ampere (8.0),
+# which cannot run the kernels.
 function(folio_present_gpus result)
   set(found "")
   find_program(NVIDIA_SMI nvidia-smi)
@@ -12,7 +13,7 @@ function(folio_present_gpus result)
     execute_process(COMMAND ${NVIDIA_SMI} --query-gpu=compute_cap --format=csv,noheader
                     OUTPUT_VARIABLE answer ERROR_QUIET RESULT_VARIABLE failed TIMEOUT 30)
     if(NOT failed)
-      string(REGEX MATCHALL "[0-9]+\\.[0-9]+" found "${answer}")
+      string(REGEX MATCHALL "([89]|[0-9][0-9])\\.[0-9]+" found "${answer}")
       list(TRANSFORM found REPLACE "\\." "")
       list(REMOVE_DUPLICATES found)
     endif()
@@ -67,7 +68,7 @@ if(NOT FOLIO_CUDA STREQUAL OFF)
   if(FOLIO_CUDA STREQUAL AUTO)
     folio_present_gpus(FOLIO_PRESENT_GPUS)
     if(NOT FOLIO_PRESENT_GPUS)
-      set(FOLIO_WHY_NO_CUDA "this machine has no NVIDIA GPU; -DFOLIO_CUDA=ON builds them all the same")
+      set(FOLIO_WHY_NO_CUDA "this machine has no NVIDIA GPU of Ampere or newer; -DFOLIO_CUDA=ON builds them all the same")
     endif()
   endif()
   if(NOT FOLIO_WHY_NO_CUDA)

@@ -51,8 +51,12 @@ def find(what, folders, remedy):
 
 
 def source_files():
-    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True).stdout.decode()
-    return [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT,
+                            capture_output=True)
+    if listed.returncode:
+        why = listed.stderr.decode().partition("\n")[0]
+        sys.exit(f"gpu_check: bundle cannot list the sources in {ROOT}: git ls-files: {why}; use a git clone")
+    return [name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).is_file()]
 
 
 def pack_dependencies(deps, includes, libraries):

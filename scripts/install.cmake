@@ -4,8 +4,8 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(FOLIO_PROGRAMS bench chat export generate inspect perplexity)
-foreach(name IN ITEMS serve train verify)  # require Boost, or LibTorch
+set(FOLIO_PROGRAMS bench chat explain export generate inspect perplexity)
+foreach(name IN ITEMS serve tokenize train verify)  # require Boost, zlib or LibTorch
   if(TARGET ${name})
     list(APPEND FOLIO_PROGRAMS ${name})
   endif()
@@ -19,6 +19,7 @@ set_target_properties(folio_interfaces PROPERTIES EXPORT_NAME interfaces)
 install(TARGETS folio_options folio_core folio_jinja folio_data folio_forms folio_reference folio_infer folio_cuda folio_engine
                 folio_interfaces
         EXPORT FolioTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/folio INCLUDES DESTINATION ${FOLIO_INCLUDE})
+add_dependencies(programs folio_interfaces)  # no program links it
 install(EXPORT FolioTargets NAMESPACE Folio:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Folio)
 foreach(folder IN ITEMS src/core src/jinja data infer/cache infer/cpu infer/engine infer/forms infer/forward infer/interfaces infer/machines
                         infer/reference infer/sampling)

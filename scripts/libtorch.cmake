@@ -1,11 +1,18 @@
-# Finds LibTorch: CMAKE_PREFIX_PATH or Torch_DIR first, then the active Python's torch, then the wheel in build/venv
-# (scripts/bootstrap.sh), then the system's. Rejects versions that are too old or use the old C++ ABI.
+# Finds LibTorch: CMAKE_PREFIX_PATH or Torch_DIR first, then the active Python's torch (one for CUDA only with a CUDA
+# toolkit), then the wheel in build/venv (scripts/bootstrap.sh), then the system's. Rejects versions that are too old or
+# use the old C++ ABI.
 set(FOLIO_MIN_TORCH 2.7)
 
 function(folio_torch_of_python python)
   # Finds torch.utils.cmake_prefix_path without importing torch, which takes seconds and needs further packages.
   execute_process(COMMAND ${python} -c "from importlib.util import find_spec; print(find_spec('torch').submodule_search_locations[0] + '/share/cmake')"
                   OUTPUT_VARIABLE prefix ERROR_QUIET RESULT_VARIABLE failed OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(NOT failed AND EXISTS ${prefix}/../../lib/libtorch_cuda.so)
+    find_package(CUDAToolkit QUIET)
+    if(NOT CUDAToolkit_FOUND)  # without it, the configuration of a torch for CUDA ends with an error
+      return()
+    endif()
+  endif()
   if(NOT failed)
     list(APPEND CMAKE_PREFIX_PATH ${prefix})
     find_package(Torch ${FOLIO_MIN_TORCH} QUIET)

@@ -45,7 +45,8 @@ jinja::Value value_of(jinja::Session& session, const core::OrderedJson& json) {
   const auto text = [&](const std::string& utf8) { return session.text(jinja::from_utf8(utf8, jinja::kFromMessage)); };
   if (json.is_string()) return text(json.get_ref<const std::string&>());
   if (json.is_boolean()) return {json.get<bool>()};
-  if (json.is_number_integer() && json <= INT64_MAX) return {json.get<int64_t>()};
+  const bool is_huge = json.is_number_unsigned() && json.get<uint64_t>() > uint64_t{INT64_MAX};
+  if (json.is_number_integer() && !is_huge) return {json.get<int64_t>()};
   if (json.is_number()) return {json.get<double>()};
   if (json.is_array()) {
     std::vector<jinja::Value> items;
@@ -89,8 +90,7 @@ jinja::Value value_of(jinja::Session& session, const ChatMessage& message, bool 
 // Returns "" if there is none.
 std::string bos_text(const Tokenizer& tokenizer) {
   const std::vector<int32_t> beginning = tokenizer.prefix_tokens();
-  const std::vector<int32_t> first = beginning.empty() ? tokenizer.default_prompt() : beginning;
-  return first.empty() ? "" : text_of_special(tokenizer, first[0]);
+  return text_of_special(tokenizer, beginning.empty() ? tokenizer.bos() : beginning[0]);
 }
 
 }  // namespace
@@ -133,6 +133,7 @@ std::vector<ChatPiece> ChatTemplate::render(std::span<const ChatMessage> message
   const core::OrderedJson more = options.variables.empty()
                                      ? core::OrderedJson::object()
                                      : read_in_order(session, options.variables, "the template's variables");
+  std::erase_if(variables, [&](const auto& variable) { return more.contains(variable.first); });
   for (const auto& [key, value] : more.items()) variables.emplace_back(key, value_of(session, value));
   std::vector<jinja::Generated> answers;
   const jinja::Text rendered = with_remedy(where_, [&] {

@@ -283,8 +283,12 @@ ChatWithTools ChatRenderer::prepared(const StoredConversation& conversation) con
 }
 
 std::vector<int32_t> ChatRenderer::prompt(const StoredConversation& conversation) const {
-  const ChatWithTools prepared_chat = prepared(conversation);
-  return encode_chat(tokenizer_, chat_, prepared_chat.messages, prepared_chat.options);
+  try {
+    const ChatWithTools prepared_chat = prepared(conversation);
+    return encode_chat(tokenizer_, chat_, prepared_chat.messages, prepared_chat.options);
+  } catch (const core::Error& error) {
+    core::fail("{}: {}", conversation.where, error.what());
+  }
 }
 
 std::vector<ChatExample> ChatRenderer::examples(const StoredConversation& conversation) const {

@@ -232,6 +232,8 @@ class Recognizer {
     for (const CallPiece& piece : format_.call) look(piece.text);
     for (const std::string* text : {&format_.before, &format_.opening, &format_.separator, &format_.closing})
       look(*text);
+    // In gpt-oss' format, a call may follow other messages, such as the analysis.
+    if (format_.opening.starts_with("to=functions.")) look("<|end|><|start|>");
   }
 
   const Tokenizer& tokenizer_;

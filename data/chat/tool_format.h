@@ -75,7 +75,7 @@ class MarkedTokenizer final : public Tokenizer {
   [[nodiscard]] const std::string& token_bytes(int32_t id) const override;
   [[nodiscard]] int32_t vocab_size() const override { return tokenizer_.vocab_size(); }
   [[nodiscard]] int32_t end_of_text() const override { return tokenizer_.end_of_text(); }
-  [[nodiscard]] int32_t begin_of_text() const override { return tokenizer_.begin_of_text(); }
+  [[nodiscard]] int32_t bos() const override { return tokenizer_.bos(); }
   [[nodiscard]] bool ends_text(int32_t id) const override;
   [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override;
   [[nodiscard]] std::vector<int32_t> default_prompt() const override { return tokenizer_.default_prompt(); }

@@ -62,7 +62,7 @@ class BpeTokenizer final : public VocabularyTokenizer<BpeVocabulary> {
   [[nodiscard]] std::vector<int32_t> encode_pieces(std::span<const PromptPiece> pieces) const override;
   [[nodiscard]] const std::string& token_bytes(int32_t id) const override;
   [[nodiscard]] std::string kind() const override { return "byte-level BPE"; }
-  void write_hf(const std::filesystem::path& directory) const override;
+  [[nodiscard]] HfFiles to_hf() const override;
 
  private:
   class Encoder;

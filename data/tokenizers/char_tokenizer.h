@@ -37,8 +37,8 @@ class CharTokenizer final : public VocabularyTokenizer<Vocabulary> {
   /// Returns true if every token of a "gpt2" vocabulary is one character, except the last, `<|endoftext|>`.
   [[nodiscard]] static bool is_gguf(const core::GgufFile& file);
 
-  /// Writes tokenizer.json and tokenizer_config.json. The model is written as BPE without merges or a pre-tokenizer.
-  void write_hf(const std::filesystem::path& directory) const override;
+  /// Returns tokenizer.json and tokenizer_config.json. The model is written as BPE without merges or a pre-tokenizer.
+  [[nodiscard]] HfFiles to_hf() const override;
 
   /// Reads a parsed tokenizer.json. is_hf() returns true if the file has no merges, byte fallback or pre-tokenizer.
   [[nodiscard]] static CharTokenizer from_hf(const nlohmann::json& tokenizer, const std::string& where);

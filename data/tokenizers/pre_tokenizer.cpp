@@ -186,8 +186,8 @@ size_t o200k_end(std::string_view text, size_t at, bool contractions, int most_n
 constexpr std::array kNames = {
     PreTokenizerName{.name = "gpt-2", .kind = PreTokenizer::Gpt2},
     PreTokenizerName{.name = "phi-2", .kind = PreTokenizer::Gpt2},
-    PreTokenizerName{.name = "mpt", .kind = PreTokenizer::Gpt2},
-    PreTokenizerName{.name = "olmo", .kind = PreTokenizer::Gpt2},
+    PreTokenizerName{.name = "olmo", .kind = PreTokenizer::Gpt2, .nfc = true},  // the tokenizer of GPT-NeoX and OLMoE
+    PreTokenizerName{.name = "mpt", .kind = PreTokenizer::Gpt2, .nfc = true},
     PreTokenizerName{.name = "smollm", .kind = PreTokenizer::Digits},
     PreTokenizerName{.name = "starcoder", .kind = PreTokenizer::Digits},
     PreTokenizerName{.name = "refact", .kind = PreTokenizer::Digits},
@@ -203,7 +203,7 @@ constexpr std::array kNames = {
     PreTokenizerName{.name = "qwen2", .kind = PreTokenizer::Qwen2, .nfc = true},
     PreTokenizerName{.name = "deepseek-r1-qwen", .kind = PreTokenizer::Qwen2, .nfc = true},
     PreTokenizerName{.name = "gpt-4o", .kind = PreTokenizer::O200k},
-    PreTokenizerName{.name = "tekken", .kind = PreTokenizer::Tekken, .ignore_merges = true},
+    PreTokenizerName{.name = "tekken", .kind = PreTokenizer::Tekken, .ignore_merges = true, .add_bos = true},
 };
 
 }  // namespace

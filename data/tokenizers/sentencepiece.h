@@ -69,7 +69,7 @@ class SentencePieceTokenizer final : public VocabularyTokenizer<SentencePieceVoc
   [[nodiscard]] std::string decode(const std::vector<int32_t>& tokens) const override;
   [[nodiscard]] const std::string& token_bytes(int32_t id) const override;
   [[nodiscard]] std::string kind() const override { return "SentencePiece"; }
-  void write_hf(const std::filesystem::path& directory) const override;
+  [[nodiscard]] HfFiles to_hf() const override;
 
   /// Returns the ID of the piece with this text, spelled with spaces instead of U+2581, or -1 if there is none.
   [[nodiscard]] int32_t piece_of(std::string_view text) const { return ids_.find(text); }

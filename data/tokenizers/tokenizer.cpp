@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "core/error.h"
+#include "core/file_io.h"
 
 namespace folio::data {
 
@@ -85,8 +86,12 @@ core::GgufMetadata Tokenizer::vocabulary_to_gguf() const {
   core::fail("a {} tokenizer cannot be written to a GGUF file", kind());
 }
 
+HfFiles Tokenizer::to_hf() const { core::fail("a {} tokenizer cannot be written as tokenizer.json", kind()); }
+
 void Tokenizer::write_hf(const std::filesystem::path& directory) const {
-  core::fail("{}: a {} tokenizer cannot be written as tokenizer.json", directory.string(), kind());
+  const HfFiles files = to_hf();
+  core::write_file_atomically(directory / "tokenizer.json", files.tokenizer);
+  core::write_file_atomically(directory / "tokenizer_config.json", files.config);
 }
 
 }  // namespace folio::data

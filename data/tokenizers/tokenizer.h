@@ -30,6 +30,12 @@ struct PromptOptions {
   bool add_special = true;    ///< prepend the tokens that the model expects first, usually BOS (prefix_tokens())
 };
 
+/// The texts of a tokenizer's files for Hugging Face's tokenizers.
+struct HfFiles {
+  std::string tokenizer;  ///< tokenizer.json, with everything that encode() depends on
+  std::string config;     ///< tokenizer_config.json
+};
+
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -60,8 +66,10 @@ class Tokenizer {
   [[nodiscard]] virtual int32_t vocab_size() const = 0;
   [[nodiscard]] virtual int32_t end_of_text() const = 0;
 
+  /// Returns BOS, or -1 if there is none.
+  [[nodiscard]] virtual int32_t bos() const { return -1; }
   /// Returns BOS, or end_of_text() if there is none.
-  [[nodiscard]] virtual int32_t begin_of_text() const { return end_of_text(); }
+  [[nodiscard]] int32_t begin_of_text() const { return bos() >= 0 ? bos() : end_of_text(); }
 
   /// Returns true if generation stops at this token: end_of_text(), the end of a chat turn, a token set by end_at(), or
   /// BOS, which begins another text.
@@ -89,8 +97,10 @@ class Tokenizer {
   /// Returns this tokenizer as the metadata of a GGUF file. Throws core::Error if GGUF cannot represent it.
   [[nodiscard]] core::GgufMetadata to_gguf() const;
 
-  /// Writes tokenizer.json and tokenizer_config.json. Throws core::Error if they cannot represent this tokenizer.
-  virtual void write_hf(const std::filesystem::path& directory) const;
+  /// Returns tokenizer.json and tokenizer_config.json. Throws core::Error if they cannot represent this tokenizer.
+  [[nodiscard]] virtual HfFiles to_hf() const;
+  /// Writes the files of to_hf().
+  void write_hf(const std::filesystem::path& directory) const;
 
   /// Returns the model's chat templates (Jinja) by name. The one named "tool_use" is for chats with tools.
   [[nodiscard]] const ChatTemplates& chat_templates() const { return chat_templates_; }

@@ -1,5 +1,6 @@
 #include "data/tokenizers/tokenizer_files.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -65,10 +66,10 @@ ChatTemplates chat_templates_of(const nlohmann::json& config, const fs::path& di
   return templates;
 }
 
-size_t model_vocab_size(const fs::path& directory) {
+size_t model_vocab_size(const fs::path& directory, int64_t otherwise) {
   constexpr uint64_t kMost = uint64_t{1} << 22U;
   const fs::path path = directory / "config.json";
-  if (!core::path_exists(path)) return 0;
+  if (!core::path_exists(path)) return static_cast<size_t>(std::max<int64_t>(otherwise, 0));
   const nlohmann::json config = read_json(path);
   const nlohmann::json& size = hf::value(config, "vocab_size");
   return size.is_number_unsigned() && size.get<uint64_t>() <= kMost ? size.get<size_t>() : 0;
@@ -79,7 +80,7 @@ std::unique_ptr<Tokenizer> owned(T tokenizer) {
   return std::make_unique<T>(std::move(tokenizer));
 }
 
-std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path) {
+std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path, int64_t vocab_size = 0) {
   const std::string where = path.string();
   core::require(core::path_exists(path) || !core::path_exists(path.parent_path() / "tekken.json"),
                 "{}: the tokenizer tekken (tekken.json) is not supported", path.parent_path().string());
@@ -98,7 +99,7 @@ std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path) {
                                   .where = where,
                                   .config = config,
                                   .config_where = config_path,
-                                  .vocab_size = model_vocab_size(path.parent_path())};
+                                  .vocab_size = model_vocab_size(path.parent_path(), vocab_size)};
   auto result = BpeTokenizer::is_hf(tokenizer) ? owned(BpeTokenizer::from_hf(source))
                                                : owned(SentencePieceTokenizer::from_hf(source));
   result->set_chat_templates(chat_templates_of(config, path.parent_path()));
@@ -139,8 +140,8 @@ std::unique_ptr<Tokenizer> tokenizer_from_gguf(const core::GgufFile& file) {
   return tokenizer;
 }
 
-std::unique_ptr<Tokenizer> tokenizer_from_hf(const fs::path& directory) {
-  return from_hf_file(directory / "tokenizer.json");
+std::unique_ptr<Tokenizer> tokenizer_from_hf(const fs::path& directory, int64_t vocab_size) {
+  return from_hf_file(directory / "tokenizer.json", vocab_size);
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path, int64_t vocab_size) {

@@ -11,7 +11,9 @@ namespace folio::data {
 [[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_from_gguf(const core::GgufFile& file);
 
 /// Reads tokenizer.json and tokenizer_config.json: characters, byte-level BPE, or SentencePiece with byte fallback.
-[[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_from_hf(const std::filesystem::path& directory);
+/// Pads the vocabulary to vocab_size of config.json or, without that file (checkpoint of adapters), to `vocab_size`.
+[[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_from_hf(const std::filesystem::path& directory,
+                                                           int64_t vocab_size = 0);
 
 /// Loads a tokenizer.json or its directory, a GGUF file, or llama2.c's tokenizer.bin, and recognizes the format by its
 /// content. Throws core::Error if the tokenizer does not have `vocab_size` tokens (0: any number).

@@ -42,16 +42,19 @@ std::vector<int32_t> beginning_of(const Vocabulary& v) {
 }
 
 std::vector<bool> ends_of_text(const Vocabulary& v) {
-  constexpr std::array<std::string_view, 9> kNames = {"<|endoftext|>", "<|end_of_text|>", "<|im_end|>",
-                                                      "<|eot_id|>",    "<|eom_id|>",      "<|end|>",
-                                                      "<end_of_turn>", "<|user|>",        "<|observation|>"};
+  constexpr std::array<std::string_view, 11> kNames = {
+      "<|endoftext|>", "<|end_of_text|>", "<|im_end|>", "<|eot_id|>",      "<|eom_id|>", "<|end|>",
+      "<end_of_turn>", "<|user|>",        "<|return|>", "<|observation|>", "<|call|>"};
+  const auto has = [&](const char* name) { return std::ranges::find(v.pieces, name) != v.pieces.end(); };
+  const bool is_gpt_oss = has("<|return|>") && has("<|call|>");  // there, <|end|> ends only the analysis
   std::vector<bool> ends(v.pieces.size());
   for (const int32_t id : {v.eos, v.eot, v.bos}) {
     if (id >= 0) ends[static_cast<size_t>(id)] = true;
   }
   for (size_t i = 0; i < ends.size(); ++i) {
     if (v.types[i] != PieceType::Control) continue;
-    ends[i] = ends[i] || std::find(kNames.begin(), kNames.end(), v.pieces[i]) != kNames.end();
+    const bool is_end = std::ranges::find(kNames, v.pieces[i]) != kNames.end();
+    ends[i] = ends[i] || (is_end && !(is_gpt_oss && v.pieces[i] == "<|end|>"));
   }
   return ends;
 }

@@ -24,9 +24,7 @@ class VocabularyTokenizer : public Tokenizer {
   [[nodiscard]] std::vector<int32_t> prefix_tokens() const override { return beginning_of(vocabulary_); }
   [[nodiscard]] int32_t vocab_size() const override { return static_cast<int32_t>(vocabulary_.pieces.size()); }
   [[nodiscard]] int32_t end_of_text() const override { return vocabulary_.eos; }
-  [[nodiscard]] int32_t begin_of_text() const override {
-    return vocabulary_.bos >= 0 ? vocabulary_.bos : end_of_text();
-  }
+  [[nodiscard]] int32_t bos() const override { return vocabulary_.bos; }
   [[nodiscard]] bool ends_text(int32_t id) const override {
     return is_end(id) || (id >= 0 && id < vocab_size() && ends_text_[static_cast<size_t>(id)]);
   }

@@ -109,6 +109,7 @@ void CpuWeights::add_matrix(const core::TensorView& tensor, core::ThreadPool& po
                             uint8_t*& to, const core::StoredModel& model) {
   if (tensor.shape[0] == 0) {
     matrices_.push_back({.weights = static_cast<const float*>(nullptr)});
+    if (in_blocks(tensor)) matrices_.back().weights = group_layout(tensor);  // adapters round alike on all ranks
   } else if (in_blocks(tensor)) {
     matrices_.push_back(groups(tensor, pool, to, model));
     to += group_bytes(tensor);

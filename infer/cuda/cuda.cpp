@@ -11,7 +11,12 @@ namespace {
 class Cuda final : public Machine {
  public:
   explicit Cuda(const CudaOptions& options) : options_(options) {
-    const gpu::Stream stream(options.device);  // throws if the device doesn't exist or is too old
+    gpu::Stream stream(options.device);  // throws if the device doesn't exist or is too old
+    // Launching any kernel throws if this build has none for the device.
+    const gpu::DeviceMemory number(stream, sizeof(float));
+    stream.fill(number.as<void>(), 0, number.bytes());
+    gpu::finish_logits(stream, number.as<float>(), 1, 1.0F, 0.0F);
+    stream.wait();
     device_ = gpu::device_info(options.device);
   }
 

@@ -13,9 +13,10 @@ namespace folio::infer {
 
 struct CudaOptions {
   int device = 0;
-  /// Bytes for the KV cache; nullopt: the memory left after weights and workspace.
+  /// Maximum bytes for the KV cache; nullopt: the memory left after weights and workspace.
   std::optional<uint64_t> cache_bytes{};
-  size_t max_rows = 2048;  ///< maximum rows of a step; longer prompts are split
+  size_t max_rows = 2048;      ///< maximum rows of a step; longer prompts are split
+  size_t max_logit_rows = 64;  ///< maximum rows of a step that need logits, for which memory is left
   /// Allows a row's result to depend on batching and on how its prompt is split; slightly faster.
   bool fast = false;
   /// Called while weights are loaded, with the bytes loaded so far and in total.

@@ -17,7 +17,6 @@ using gpu::Kind;
 
 constexpr size_t kRecordedRows = 64;             // maximum rows of a recorded step; larger steps hide launch overhead
 constexpr size_t kMostRecordings = 64;           // maximum number of recordings; the next one discards all
-constexpr size_t kLogitsRows = 64;               // rows of logits for which cache_fit() reserves memory
 constexpr size_t kReserve = size_t{256} << 20U;  // bytes that cache_fit() leaves to CUDA's kernels and recordings
 
 }  // namespace
@@ -76,15 +75,18 @@ CacheFit CudaStage::cache_fit() const {
   if (options_.cache_bytes) {
     return {.block_bytes = block_bytes, .n_blocks = static_cast<int64_t>(*options_.cache_bytes / block_bytes)};
   }
-  const auto angles = static_cast<size_t>(2 * config_.context_length * config_.rotated());
-  size_t workspace = kReserve + kMostPartials + angles * sizeof(float) + bytes_for_experts(options_.max_rows);
+  const size_t logit_rows = std::min(options_.max_logit_rows, options_.max_rows);
+  size_t workspace = kReserve + kMostPartials + bytes_for_experts(options_.max_rows);
+  if (info_.draws) workspace += std::bit_ceil(gpu::draw_workspace_bytes(logit_rows));
   for (size_t s = 0; s < kSlots; ++s) {
-    const size_t rows = static_cast<Slot>(s) == Slot::Logits ? kLogitsRows : options_.max_rows;
+    const size_t rows = static_cast<Slot>(s) == Slot::Logits ? logit_rows : options_.max_rows;
     workspace += 2 * rows * info_.widths[s] * sizeof(float);  // each slot as floats and in packed form
   }
-  const uint64_t left = gpu::device_info(options_.device).free_bytes;
-  return {.block_bytes = block_bytes,
-          .n_blocks = left <= workspace ? 0 : static_cast<int64_t>((left - workspace) / block_bytes)};
+  const int64_t n_tables = config_.local_rope_theta > 0.0F ? 2 : 1;  // of RoPE angles, which each position has too
+  const auto angles = static_cast<size_t>(n_tables * kBlockPositions * config_.rotated()) * sizeof(float);
+  const uint64_t free = gpu::device_info(options_.device).free_bytes;
+  const uint64_t left = free - std::min<uint64_t>(free, workspace);
+  return {.block_bytes = block_bytes, .n_blocks = static_cast<int64_t>(left / (block_bytes + angles))};
 }
 
 void CudaStage::reserve_cache(int64_t n_blocks) {

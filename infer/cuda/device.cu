@@ -63,6 +63,8 @@ void require_device(int device) {
 
 void check(cudaError_t error, const char* what, int device) {
   if (error == cudaSuccess) return;
+  // After an error such as an illegal access, CUDA returns that error from each further call.
+  const bool lost = cudaFree(nullptr) == error;
   cudaGetLastError();  // clears the error, or the next call would report it again
   if (error == cudaErrorInsufficientDriver || error == cudaErrorNoDevice) count_devices();  // throws with the cause
   if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorUnsupportedPtxVersion) {
@@ -74,6 +76,7 @@ void check(cudaError_t error, const char* what, int device) {
     cudaMemGetInfo(&free, &total);
     fail_out_of_memory(what, where(device), free);
   }
+  if (lost) fail_lost(what, where(device), cudaGetErrorString(error));
   fail_operation(what, where(device), cudaGetErrorString(error));
 }
 

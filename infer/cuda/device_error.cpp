@@ -42,10 +42,9 @@ void fail_old_device(const std::string& where, int capability) {
 }
 
 void fail_no_kernels(const std::string& where, int capability) {
-  core::fail(
-      "{}: this build has no kernels for compute capability {}; configure with "
-      "-DCMAKE_CUDA_ARCHITECTURES={}",
-      where, capability_name(capability), capability);
+  throw MachineError(fmt::format(
+      "{}: this build has no kernels for compute capability {}; configure with -DCMAKE_CUDA_ARCHITECTURES={}", where,
+      capability_name(capability), capability));
 }
 
 void fail_out_of_memory(const std::string& where, uint64_t wanted, uint64_t free) {
@@ -71,6 +70,12 @@ void fail_operation(const std::string& what, const std::string& where, const std
   throw MachineError(fmt::format(
       "{}: {} failed: {}; run the command under compute-sanitizer and report its output, or use --device cpu", where,
       what, reason));
+}
+
+void fail_lost(const std::string& what, const std::string& where, const std::string& reason) {
+  throw MachineLost(fmt::format(
+      "{}: {} failed: {}; restart the program; if it fails again, run it under compute-sanitizer, or use --device cpu",
+      where, what, reason));
 }
 
 }  // namespace folio::infer::gpu

@@ -20,13 +20,15 @@ inline constexpr int kLeastCapability = 80;  ///< 10 * major + minor
 [[noreturn]] void fail_without_devices(const std::string& reason);
 [[noreturn]] void fail_no_such_device(int device, int n_devices);
 [[noreturn]] void fail_old_device(const std::string& where, int capability);
-/// Throws core::Error: this build has no kernels for the GPU's compute capability.
+/// Throws MachineError: this build has no kernels for the GPU's compute capability.
 [[noreturn]] void fail_no_kernels(const std::string& where, int capability);
 [[noreturn]] void fail_out_of_memory(const std::string& where, uint64_t wanted, uint64_t free);
-/// Throws core::Error: CUDA ran out of device memory for `what`, such as a kernel's stack or a recording.
+/// Throws MachineError: CUDA ran out of device memory for `what`, such as a kernel's stack or a recording.
 [[noreturn]] void fail_out_of_memory(const std::string& what, const std::string& where, uint64_t free);
 [[noreturn]] void fail_out_of_pinned_memory(uint64_t wanted);
-/// Throws core::Error: operation `what` failed. An asynchronous operation issued earlier may be the cause.
+/// Throws MachineError: operation `what` failed. An asynchronous operation issued earlier may be the cause.
 [[noreturn]] void fail_operation(const std::string& what, const std::string& where, const std::string& reason);
+/// Throws MachineLost: operation `what` failed, and so will all later ones of this process.
+[[noreturn]] void fail_lost(const std::string& what, const std::string& where, const std::string& reason);
 
 }  // namespace folio::infer::gpu

@@ -38,9 +38,9 @@ __global__ __launch_bounds__(kPackThreads<kKind>) void activate_assigned_rows(Ac
 
 __global__ __launch_bounds__(kBlockThreads) void add_bias_of_expert(float* x, const float* biases, Assignments assigned,
                                                                     size_t n) {
-  const size_t i = static_cast<size_t>(blockIdx.x) * kBlockThreads + threadIdx.x;
-  const int32_t expert = assigned.experts[blockIdx.y];
-  if (i < n && expert >= 0) x[blockIdx.y * n + i] += biases[static_cast<size_t>(expert) * n + i];
+  const size_t i = static_cast<size_t>(blockIdx.y) * kBlockThreads + threadIdx.x;
+  const int32_t expert = assigned.experts[blockIdx.x];
+  if (i < n && expert >= 0) x[blockIdx.x * n + i] += biases[static_cast<size_t>(expert) * n + i];
 }
 
 // Each thread computes one element of a row: it adds that element of the row's n_chosen expert outputs, in order.
@@ -89,7 +89,7 @@ void activate_assignments(Stream& stream, Activation activation, float* gate, co
 
 void add_biases(Stream& stream, float* x, const float* biases, const Assignments& assigned, size_t n_assignments,
                 size_t n) {
-  const Grid grid{static_cast<unsigned>(ceil_div(n, kBlockThreads)), static_cast<unsigned>(n_assignments)};
+  const Grid grid{static_cast<unsigned>(n_assignments), static_cast<unsigned>(ceil_div(n, kBlockThreads))};
   launch(add_bias_of_expert, grid, {kBlockThreads}, 0, stream, x, biases, assigned, n);
 }
 

@@ -48,7 +48,11 @@ ActiveRequest::ActiveRequest(RequestId id, Request request, const core::ModelCon
     Choice& c = choices_.emplace_back(SequenceKey{id, i}, prompt.first(n_rows), needs, cache);
     if (i == 0 && (report_ || request_.observer)) c.compute_from(0);
     if (!generates) {
-      if (n_rows == 0) end(c, of_empty_);
+      if (n_reported == 0) {
+        end(c, of_empty_);
+      } else if (i > 0) {
+        c.reason = of_empty_;  // computes nothing; on_end is called after the first choice has reported the prompt
+      }
       continue;
     }
     SamplerOptions sampler = options.sampler;
@@ -175,7 +179,9 @@ size_t ActiveRequest::take(const Sequence& s, size_t n_rows, const StepOutput& o
   }
   if (!c.sampling || end < c.history().size()) {
     c.collected(1);
-    if (!c.sampling && c.n_missing() == 0 && c.in_flight() == 0) this->end(c, of_empty_);
+    if (!c.sampling && c.n_missing() == 0 && c.in_flight() == 0) {
+      for (Choice& each : choices_) this->end(each, of_empty_);
+    }
     return 0;
   }
   if (policy_) {
@@ -384,7 +390,7 @@ void ActiveRequest::finish(FinishReason reason) {
   if (done()) return;
   if (!policy_) {
     for (Choice& c : choices_) {
-      if (!c.reason) end(c, reason);
+      if (!c.reason || !c.sampling) end(c, reason);
     }
     return;
   }

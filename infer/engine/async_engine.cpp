@@ -75,6 +75,11 @@ EngineStatistics AsyncEngine::statistics() const {
   return statistics_;
 }
 
+std::exception_ptr AsyncEngine::loss() const {
+  const std::lock_guard lock(mutex_);
+  return loss_;
+}
+
 void AsyncEngine::run() {
   bool stalls = false;  // true if step() had nothing to run: no requests, or all are paused
   for (bool stops = false; !stops;) {
@@ -85,17 +90,14 @@ void AsyncEngine::run() {
       messages.swap(messages_);
       stops = stops_;
     }
-    for (; !messages.empty(); messages.pop_front()) messages.front()(engine_);
+    for (; !messages.empty(); messages.pop_front()) attempt([&] { messages.front()(engine_); });
     if (stops) {
-      for (const auto& [id, on_end] : live_) engine_.cancel(id);
+      std::vector<RequestId> ids;
+      for (const auto& [id, on_end] : live_) ids.push_back(id);
+      for (const RequestId id : ids) attempt([&] { engine_.cancel(id); });
     } else {
-      try {
-        stalls = !engine_.step();
-      } catch (...) {  // an error of one request ends that request; any other error ends all requests
-        stalls = false;
-        const auto failed = engine_.failed();
-        end_if([&](RequestId id) { return !failed || id == *failed; }, std::current_exception());
-      }
+      stalls = false;
+      attempt([&] { stalls = !engine_.step(); });
     }
     end_if([this](RequestId id) { return engine_.has_ended(id); }, nullptr);
     {
@@ -104,6 +106,22 @@ void AsyncEngine::run() {
     }
     const auto now = Output::Clock::now();
     std::erase_if(outputs_, [&](const auto& output) { return output->deliver(engine_, now); });
+  }
+}
+
+// Calls `work`. If that throws an error of one request, ends that request. Any other error ends all requests.
+void AsyncEngine::attempt(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const MachineLost&) {
+    {
+      const std::lock_guard lock(mutex_);
+      loss_ = std::current_exception();
+    }
+    end_if([](RequestId) { return true; }, std::current_exception());
+  } catch (...) {
+    const auto failed = engine_.failed();
+    end_if([&](RequestId id) { return !failed || id == *failed; }, std::current_exception());
   }
 }
 

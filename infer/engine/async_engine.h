@@ -54,7 +54,7 @@ class AsyncEngine {
   /// Ends a request as Interrupted before the next step. Does nothing if it has ended or the engine has stopped.
   void cancel(RequestId id);
 
-  /// Calls `work`, which must not throw, on the engine's thread between steps; does nothing after stop().
+  /// Calls `work` on the engine's thread between steps; does nothing after stop(). An exception ends all requests.
   void call(std::function<void(Engine&)> work);
 
   /// Like call(), but waits until `work` returns. Returns false if the engine has stopped and does not call `work`.
@@ -72,9 +72,12 @@ class AsyncEngine {
   [[nodiscard]] const core::ModelConfig& config() const { return engine_.config(); }
   /// Returns the statistics as of the last step.
   [[nodiscard]] EngineStatistics statistics() const;
+  /// Returns the MachineLost that a step or call() threw, after which all further steps fail; null: none.
+  [[nodiscard]] std::exception_ptr loss() const;
 
  private:
   void run();
+  void attempt(const std::function<void()>& work);
   void end_if(const std::function<bool(RequestId id)>& ends, const std::exception_ptr& error);
 
   Engine& engine_;
@@ -85,6 +88,7 @@ class AsyncEngine {
   std::deque<std::function<void(Engine&)>> messages_;
   bool stops_ = false;
   EngineStatistics statistics_;
+  std::exception_ptr loss_;
   std::thread thread_;  ///< declared last because it uses the other members
 };
 

@@ -310,8 +310,10 @@ void Engine::release(std::map<RequestId, ActiveRequest>::iterator active) {
 }
 
 void Engine::cancel(RequestId id) {
+  failed_ = id;  // in case a callback throws
   const auto active = active_.find(id);
   if (active != active_.end()) active->second.finish(FinishReason::Interrupted);
+  failed_.reset();
   retire();
 }
 

@@ -24,6 +24,12 @@ void require_same_tokens(const core::StoredModel& draft, const core::StoredModel
   }
 }
 
+double bytes_of(const core::StoredModel& model) {
+  double sum = 0;
+  for (const core::TensorView& tensor : model.tensors) sum += static_cast<double>(tensor.bytes.size());
+  return sum;
+}
+
 // Returns the source of drafts that the options select. Throws if the options contradict each other or the model.
 DraftSource draft_source(const LoadOptions& o, const core::StoredModel& model) {
   const bool has_module = model.config.n_tokens_ahead > 0;
@@ -36,7 +42,8 @@ DraftSource draft_source(const LoadOptions& o, const core::StoredModel& model) {
     return o.draft_model.empty() ? DraftSource::NGrams : DraftSource::Model;
   }
   if (o.draft == DraftSource::Model && o.draft_model.empty()) {
-    throw core::UsageError("--draft is model, but there is no draft model; use --draft-model PATH");
+    throw core::UsageError(
+        "--draft is model, but there is no draft model; use --draft-model PATH or, in Python, draft_model");
   }
   if (o.draft != DraftSource::Model && !o.draft_model.empty()) {
     throw core::UsageError("--draft-model is unused with --draft ngram or mtp; use --draft model");
@@ -76,7 +83,10 @@ LoadedModel LoadedModel::open(const std::string& path, const LoadOptions& option
     adapters.push_back(core::read_adapter(adapter.path, model.config(), adapter.scale));
   }
   if (!adapters.empty()) model.adapter_ = core::sum_of(adapters);
-  model.machines_ = make_machines(options.machines, model.config());
+  MachineOptions machines = options.machines;
+  machines.max_logit_rows =
+      std::min(options.limits.max_rows, std::max(machines.max_logit_rows, options.limits.max_sequences));
+  model.machines_ = make_machines(machines, model.config());
   return model;
 }
 
@@ -90,12 +100,15 @@ Engine& LoadedModel::engine() {
     cache.n_sequences = 1;
   }
   if (options_.draft == DraftSource::Mtp) {
-    drafter_ = std::make_unique<MtpDrafter>(*file_, machines_.placements.back().machine, cache);
+    CacheOptions draft = cache;
+    draft.share = 1.0 / static_cast<double>(config().n_layers + 1);
+    drafter_ = std::make_unique<MtpDrafter>(*file_, machines_.placements.back().machine, draft);
   }
   if (options_.draft == DraftSource::Model) {  // load the draft model before the main model fills the memory
     const core::StoredModel file = core::read_model(options_.draft_model);
     CacheOptions draft = cache;
     draft.type = options_.cache_type.value_or(default_cache_type(file));
+    draft.share = bytes_of(file) / (bytes_of(file) + bytes_of(*file_));
     // One sequence needs at most the draft model's context. Several need a draft cache as large as the main cache.
     if (cache.max_positions <= config().context_length) {
       draft.max_positions = std::min(draft.max_positions, file.config.context_length);

@@ -19,7 +19,9 @@ using Kind = data::CallPiece::Kind;
 Part text(Grammar& grammar, const std::string& trigger, bool at_start, bool with) {
   if (at_start && with) return grammar.text(trigger);
   const std::string any = R"([\x00-\xff]*)";
-  std::string found = at_start ? "" : any;
+  // The server's reader drops reasoning and the newlines after it, so a call may begin after these, too.
+  std::string found =
+      at_start ? fmt::format(R"(([ \t\r\n]*{}{}{})?\n*)", data::kThinkBegin, any, data::kThinkEnd) : any;
   for (const char c : trigger) found += fmt::format("\\x{:02x}", static_cast<uint8_t>(c));
   const auto texts = [&](const std::string& expression) {
     return CharacterAutomaton(parse_regex(expression), grammar.budget());

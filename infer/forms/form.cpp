@@ -7,8 +7,9 @@
 namespace folio::infer::forms {
 namespace {
 
-constexpr size_t kMostWays = 4096;  // maximum number of simultaneous parses of one output
-constexpr size_t kTableBytes = 32;  // estimated overhead of a hash table entry in bytes
+constexpr size_t kMostWays = 4096;        // maximum number of simultaneous parses of one output
+constexpr size_t kMostTokenBytes = 4096;  // maximum length of a token: Form::walk() recurses once per byte
+constexpr size_t kTableBytes = 32;        // estimated overhead of a hash table entry in bytes
 
 uint64_t key_of(int32_t first, int32_t second) {
   return (static_cast<uint64_t>(static_cast<uint32_t>(first)) << 32U) | static_cast<uint32_t>(second);
@@ -52,6 +53,9 @@ TokenTree::TokenTree(const data::Tokenizer& tokenizer) {
     before = bytes;
   }
   leave(0, static_cast<uint32_t>(tokens_.size()));
+  core::require(longest_ <= kMostTokenBytes,
+                "the vocabulary has a token of {} bytes, but structured output needs tokens of at most {}", longest_,
+                kMostTokenBytes);
 }
 
 size_t Form::SamePlace::operator()(const Key& key) const {
@@ -95,6 +99,7 @@ void Form::spend(size_t n_steps) {
 }
 
 Form::Place Form::forget(Place kept) {
+  n_steps_ = 0;  // otherwise place_of() might exceed the limit below, which would leave the form without a start
   const std::vector<StackNode> stacks = std::exchange(stacks_, {});
   PlaceData place = std::move(places_[static_cast<size_t>(kept)]);
   alike_stacks_.clear();

@@ -33,6 +33,7 @@ class TokenTree {
     uint32_t height = 0;             ///< length of the longest path below, in bytes
   };
 
+  /// Throws core::Error if a token has more than 4,096 bytes.
   explicit TokenTree(const data::Tokenizer& tokenizer);
 
   [[nodiscard]] std::span<const Node> nodes() const { return nodes_; }

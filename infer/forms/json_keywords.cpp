@@ -14,7 +14,7 @@ namespace {
 
 using Kind = JsonValue::Kind;
 
-constexpr int64_t kMostCount = 1'000'000;  // maximum of minItems, maxLength and similar keywords
+constexpr int64_t kMostCount = 9'999'999;  // maximum of minItems, maxLength and similar keywords
 
 enum class Takes : uint8_t { Any, Schema, Schemas, NamedSchemas, Count, Number, Text, Texts, Types, List, Flag };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <unordered_set>
+#include <utility>
 
 #include "core/error.h"
 #include "core/number.h"
@@ -82,7 +83,8 @@ Schema SchemaMerger::target(const std::string& ref, const std::string& at) const
 
 // Returns the allowed values of `property` in a branch. Throws core::Error unless the branch lists them, by const or
 // enum, and all are strings.
-std::vector<std::string> SchemaMerger::tags(const Schema& branch, const std::string& property, const std::string& at) {
+std::vector<std::string> SchemaMerger::tags(const Schema& branch, const std::string& property, const std::string& at,
+                                            int depth) {
   std::vector<std::string> all;
   const auto add = [&](const Json& values) {
     bool fits = values != nullptr;
@@ -93,16 +95,16 @@ std::vector<std::string> SchemaMerger::tags(const Schema& branch, const std::str
     core::require(fits, "{}: 'discriminator' requires '{}' to be a 'const' or 'enum' of strings in each branch", at,
                   core::printable(property, 60));
   };
-  for (const Json& one : alternatives(branch)) {
+  for (const Json& one : alternatives(branch, depth)) {
     const Json properties = one->at("properties");
     const Json tag = properties ? properties->at(property) : nullptr;
     if (!tag) add(nullptr);
-    for (const Json& way : alternatives({.value = tag, .at = at})) add(way->at("enum"));
+    for (const Json& way : alternatives({.value = tag, .at = at}, depth)) add(way->at("enum"));
   }
   return all;
 }
 
-Json SchemaMerger::branches(const Schema& schema, const char* name) {
+Json SchemaMerger::branches(const Schema& schema, const char* name, int depth) {
   const Json all = schema.value->at(name);
   const Json by = schema.value->at("discriminator");
   if (!by) return all;
@@ -120,7 +122,7 @@ Json SchemaMerger::branches(const Schema& schema, const char* name) {
   std::unordered_map<std::string, std::vector<std::string>> by_reference;
   for (size_t i = 0; i < all->items.size(); ++i) {
     const Json& branch = all->items[i];
-    auto values = tags({.value = branch, .at = fmt::format("{}/{}/{}", at, name, i)}, property->text, at);
+    auto values = tags({.value = branch, .at = fmt::format("{}/{}/{}", at, name, i)}, property->text, at, depth + 1);
     if (const Json ref = branch->at("$ref"); ref && ref->is(Kind::String)) by_reference[ref->text] = std::move(values);
     JsonValue tagged{.kind = Kind::Object};
     set_member(tagged, "type", make_json({.kind = Kind::String, .text = "object"}));
@@ -161,9 +163,9 @@ std::vector<Json> SchemaMerger::alternatives(const Schema& schema, int depth) {
     }
   }
   for (const char* name : {"anyOf", "oneOf"}) {
-    const Json branches = this->branches(schema, name);
+    const Json branches = compares_ ? schema.value->at(name) : this->branches(schema, name, depth);
     if (!branches) continue;
-    if (std::string_view(name) == "oneOf") require_disjoint(branches, schema.at, depth + 1);
+    if (std::string_view(name) == "oneOf" && !compares_) require_disjoint(branches, schema.at, depth + 1);
     std::vector<Json> sum;
     for (size_t i = 0; i < branches->items.size(); ++i) {
       const auto of = alternatives({branches->items[i], fmt::format("{}/{}/{}", schema.at, name, i)}, depth + 1);
@@ -197,6 +199,7 @@ void SchemaMerger::require_disjoint(const Json& branches, const std::string& at,
 // Returns true if types, enum values or required properties show that no value satisfies both schemas. May return false
 // even though the schemas are disjoint.
 bool SchemaMerger::disjoint(const JsonValue& a, const JsonValue& b, const std::string& at, int depth) {
+  if (&a == &b) return false;
   work(size_of(a) + size_of(b), at);
   const Json values = a.at("enum");
   const Json others = b.at("enum");
@@ -223,12 +226,15 @@ bool SchemaMerger::disjoint(const JsonValue& a, const JsonValue& b, const std::s
     const Json p = properties->at(name->text);
     const Json q = other_properties->at(name->text);
     if (!p || !q) continue;
-    bool all = true;
-    for (const Json& one : alternatives({p, "#"}, depth + kMostReferences / 2)) {
-      for (const Json& other : alternatives({q, "#"}, depth + kMostReferences / 2)) {
-        all = all && disjoint(*one, *other, at, depth + 1);
-      }
-    }
+    // A property may contain this oneOf again, so checking the oneOf of properties here would recurse without end. They
+    // are checked when their own schemas are compiled.
+    const bool compared = std::exchange(compares_, true);
+    const std::vector<Json> first = alternatives({p, "#"}, depth + kMostReferences / 2);
+    const std::vector<Json> second = alternatives({q, "#"}, depth + kMostReferences / 2);
+    const bool all = std::ranges::all_of(first, [&](const Json& one) {
+      return std::ranges::all_of(second, [&](const Json& other) { return disjoint(*one, *other, at, depth + 1); });
+    });
+    compares_ = compared;
     if (all) return true;
   }
   return false;

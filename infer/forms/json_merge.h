@@ -26,7 +26,7 @@ class SchemaMerger {
   [[nodiscard]] Schema target(const std::string& ref, const std::string& at) const;
   /// Returns the branches of `name` (anyOf or oneOf), null if absent. With OpenAPI's discriminator, each branch also
   /// requires the discriminating property; throws core::Error unless each branch lists the values of that property.
-  [[nodiscard]] Json branches(const Schema& schema, const char* name);
+  [[nodiscard]] Json branches(const Schema& schema, const char* name, int depth = 0);
   /// Returns the schema's alternatives. A value is valid if it satisfies at least one of them.
   [[nodiscard]] std::vector<Json> alternatives(const Schema& schema, int depth = 0);
   /// Throws core::Error unless the branches of a oneOf are provably disjoint.
@@ -42,7 +42,8 @@ class SchemaMerger {
                                     const std::string& at);
   void merge_objects(JsonValue& to, const JsonValue& a, const JsonValue& b, const std::string& at);
   void merge_arrays(JsonValue& to, const JsonValue& a, const JsonValue& b);
-  [[nodiscard]] std::vector<std::string> tags(const Schema& branch, const std::string& property, const std::string& at);
+  [[nodiscard]] std::vector<std::string> tags(const Schema& branch, const std::string& property, const std::string& at,
+                                              int depth);
   [[nodiscard]] bool disjoint(const JsonValue& a, const JsonValue& b, const std::string& at, int depth);
 
   Json root_;
@@ -51,6 +52,7 @@ class SchemaMerger {
   std::map<std::pair<Json, Json>, Json> both_;
   std::unordered_map<Json, Json> assertions_;
   std::map<std::pair<Json, std::string>, Json> branches_;  ///< results of branches() by schema and keyword
+  bool compares_ = false;  ///< true within disjoint(): the properties' own discriminators and oneOf are not checked
   size_t n_merged_ = 0;
   size_t n_work_ = 0;  ///< number of members and values visited
 };

@@ -149,9 +149,9 @@ void round_exclusive(std::optional<NumberBound>& bound, double towards) {
   const std::string text =
       fmt::format("{}0.{}e{}", bound->value.negative ? "-" : "", bound->value.digits, bound->value.exponent);
   double value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto error = std::from_chars(text.data(), text.data() + text.size(), value).ec;
   const double next = std::nextafter(value, towards);
-  if (!std::isfinite(next) || next == 0) return;
+  if (error != std::errc() || !std::isfinite(next) || next == 0) return;
   bound = NumberBound{.value = Decimal(fmt::format("{}", next)), .exclusive = false};
 }
 

@@ -68,7 +68,7 @@ class SchemaCompiler {
     core::require(rules_.size() <= kMostRules, "{}: has more than {} subschemas", schema.at, kMostRules);
     Rule& rule = is_leaf(*schema.value) ? leaves_.try_emplace(written(*schema.value), -1).first->second : found->second;
     if (rule < 0) {
-      rule = grammar_.declare();
+      rule = grammar_.declare(schema.at);
       todo_.emplace_back(rule, schema);
     }
     found->second = rule;

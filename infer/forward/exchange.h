@@ -106,8 +106,9 @@ inline constexpr size_t kShardRows = 16;  ///< matrices are split between ranks 
 }
 
 /// Returns the number of bytes that all ranks send in a step of `rows` rows, of which `logit_rows` have logits.
-/// `in_blocks`: true if the inputs of Wo and W2 are sent in 8 bits, as ranks in separate processes do for quantized
-/// matrices. With experts, this is an upper bound: nothing is sent for a selected expert whose weight rounds to 0.
+/// `in_blocks`: true if the inputs of Wo, W2 and ExpertW2 are sent in 8 bits, as ranks in separate processes do for
+/// quantized matrices. With experts, this is an upper bound: nothing is sent for a selected expert whose weight rounds
+/// to 0.
 [[nodiscard]] uint64_t exchanged_bytes(const core::ModelConfig& config, size_t n_ranks, size_t rows, size_t logit_rows,
                                        bool in_blocks = false);
 

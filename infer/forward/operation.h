@@ -27,8 +27,9 @@ struct Norm {
   Slot out = Slot::Normed;
 };
 
-/// x = RMSNorm(x) * weight, where x is each head of Query or Key, a whole row of QueryLatent, or the elements of Latent
-/// that RoPE doesn't rotate. `slot` is one of these four.
+/// x = RMSNorm(x) * weight. In Query and Key, x is each vector of the weight's size: a head or, in some families, all
+/// heads of a row. Otherwise it is a whole row of QueryLatent, or the elements of Latent that RoPE doesn't rotate.
+/// `slot` is one of these four.
 struct NormHeads {
   Slot slot;
   WeightId weight;
@@ -127,8 +128,8 @@ struct GateRows {
 };
 
 /// Moves the rows of Residual and Query that need logits, at least one, to the front. Later operations compute only
-/// these rows. Issued right before the last layer's Attend or, if the step keeps all rows' Hidden, after Hidden is
-/// computed.
+/// these rows. Issued right after the last layer's RotateAndStore or, if the step keeps all rows' Hidden, after Hidden
+/// is computed.
 struct Gather {};
 
 /// Applies the configuration's logit_scale and logit_cap to Logits.

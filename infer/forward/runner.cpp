@@ -43,6 +43,7 @@ int64_t n_blocks(std::span<const std::unique_ptr<Stage>> stages, const core::Mod
                  const CacheOptions& options) {
   int64_t fit = std::numeric_limits<int32_t>::max();
   for (const auto& stage : stages) fit = std::min(fit, stage->cache_fit().n_blocks);
+  fit = static_cast<int64_t>(static_cast<double>(fit) * options.share);
   require(fit >= 1, "no memory is left for the KV cache; use a smaller model");
   const int64_t each = blocks_for(options.max_positions == 0 ? config.context_length : options.max_positions);
   return options.n_sequences > fit / each ? fit : each * options.n_sequences;

@@ -47,6 +47,7 @@ struct CacheOptions {
   int64_t max_positions = 0;  ///< capacity per sequence in positions; 0: one full context
   int64_t n_sequences = 1;    ///< number of sequences of max_positions that the cache can hold
   CacheType type = CacheType::F32;
+  double share = 1.0;  ///< maximum share of the memory that is free; less if another model is loaded later
 };
 
 /// A range of layers and the machine that runs it.

@@ -19,6 +19,9 @@ namespace {
 constexpr std::chrono::hours kUntilItComes{1};
 
 LoadOptions for_many(LoadOptions options) {
+  if (options.draft || !options.draft_model.empty()) {
+    throw core::UsageError("FastLLM's interface does not use drafts; leave out draft and draft_model");
+  }
   if (options.cache_positions == 0) options.n_contexts = std::max<int64_t>(options.n_contexts, 4);
   return options;
 }
@@ -100,7 +103,7 @@ Model::Model(const std::string& path, const LoadOptions& options)
       chat_(chat_template_of(model_)),
       engine_(std::make_shared<AsyncEngine>(model_.engine())) {}
 
-Request Model::request_of(std::vector<int32_t> prompt, const GenerationConfig& config) const {
+Request Model::request_of(std::vector<int32_t> prompt, const GenerationConfig& config) {
   core::require(config.repeat_penalty >= 1e-3F && config.repeat_penalty <= 100.0F,
                 "repeat_penalty is {}, but must be in [0.001, 100]", config.repeat_penalty);
   const int64_t all = model_.context();
@@ -113,7 +116,8 @@ Request Model::request_of(std::vector<int32_t> prompt, const GenerationConfig& c
                                           .repeat_last_n = config.last_n > 0 ? config.last_n : INT32_MAX,
                                           .seed = config.seed},
                               .end_tokens{config.stop_token_ids.begin(), config.stop_token_ids.end()},
-                              .context = all},
+                              .context = all,
+                              .adapter = model_.adapter()},
                   .tokenizer = &model_.tokenizer()};
   static_cast<void>(Sampler(request.options.sampler, {}));  // throws if top_p or temperature is out of range
   if (chat_) end_at_turn(model_.tokenizer(), *chat_, request.options);

@@ -54,7 +54,7 @@ using Chat = std::optional<data::ChatTemplate>;
 class Model {
  public:
   /// Reads the model and loads its weights. Throws core::Error if a file cannot be read or a machine cannot run the
-  /// model, and core::UsageError if the options exceed what the model supports.
+  /// model, and core::UsageError if the options exceed what the model supports or set `draft` or `draft_model`.
   explicit Model(const std::string& path, const LoadOptions& options = {});
   /// Cancels requests that have not ended. Must not be called while another thread uses the model.
   ~Model() = default;
@@ -99,7 +99,7 @@ class Model {
  private:
   struct Open;
 
-  [[nodiscard]] Request request_of(std::vector<int32_t> prompt, const GenerationConfig& config) const;
+  [[nodiscard]] Request request_of(std::vector<int32_t> prompt, const GenerationConfig& config);
   [[nodiscard]] std::shared_ptr<Open> take_open(int handle, bool close);
 
   LoadedModel model_;

@@ -47,6 +47,7 @@ Machines make_machines(const MachineOptions& options, const core::ModelConfig& c
   if (options.gpu) {
     machines.gpu = &own(make_cuda({.device = *options.gpu,
                                    .cache_bytes = options.cache_bytes,
+                                   .max_logit_rows = options.max_logit_rows,
                                    .fast = options.fast,
                                    .on_progress = options.on_progress}));
   }

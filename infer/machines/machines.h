@@ -25,7 +25,8 @@ struct MachineOptions {
   std::optional<size_t> n_shards{};       ///< number of shards of the CPU; default: default_shards()
   std::optional<int> gpu{};               ///< index of the GPU; default: no GPU
   std::optional<int64_t> gpu_layers{};    ///< number of layers, counted from the last, on the GPU; default: all
-  std::optional<uint64_t> cache_bytes{};  ///< GPU memory for the KV cache; default: all that the weights leave free
+  std::optional<uint64_t> cache_bytes{};  ///< maximum GPU memory for the KV cache; default: what is free
+  size_t max_logit_rows = 64;             ///< maximum rows of a step that need logits, for which GPU memory is left
   GivenMachine given{};                   ///< replaces this process's CPU and its shards, if its machine isn't null
   bool fast = false;                      ///< true: BF16 products on CPUs; on GPUs, output may depend on the batch
   std::function<void(uint64_t done, uint64_t total)> on_progress{};  ///< called with bytes of weights copied to the GPU

@@ -152,15 +152,16 @@ class ProfiledStage final : public PassThroughStage {
     count_vectors({o.bias, o.selection_bias});
   }
   void count(const ProjectExperts& o) {
-    for (const ExpertMatrix& m : {o.gate, o.up}) count_stack(m.weight);
+    for (const ExpertMatrix& m : {o.gate, o.up}) count_stack(m);
   }
-  void count(const CombineExperts& o) { count_stack(o.down.weight); }
+  void count(const CombineExperts& o) { count_stack(o.down); }
   void count(const GateRows& o) { count_product(o.weight); }
   void count(const RotateAndStore& o) {
     layer_ = o.layer;
     work_->cache_bytes_written += rows_.size() * cached_bytes_;
   }
   void count(const Attend& o) {
+    count_vectors({o.sinks});
     for (const StepRow& row : rows_) {
       const auto positions = static_cast<uint64_t>(std::min(row.position + 1, positions_seen(config_, o.layer)));
       work_->cache_bytes_read += positions * cached_bytes_;
@@ -195,11 +196,12 @@ class ProfiledStage final : public PassThroughStage {
     }
     n_experts_taken_ = static_cast<uint64_t>(std::count(taken.begin(), taken.end(), true));
   }
-  // Counts a product with stacked expert matrices. Only the matrices of experts that a row uses are read.
-  void count_stack(WeightId stack) {
+  // Counts a product with stacked expert matrices. Only those of experts that a row uses are read, with their biases.
+  void count_stack(const ExpertMatrix& stack) {
     const auto n_experts = static_cast<uint64_t>(config_.n_experts);
-    work_->weight_bytes += n_experts_taken_ * size_of(stack).bytes / n_experts;
-    work_->matrix_multiply_adds += n_taken_ * size_of(stack).elements / n_experts;
+    const uint64_t bias = stack.bias.exists() ? size_of(stack.bias).bytes : 0;
+    work_->weight_bytes += n_experts_taken_ * (size_of(stack.weight).bytes + bias) / n_experts;
+    work_->matrix_multiply_adds += n_taken_ * size_of(stack.weight).elements / n_experts;
   }
 
   ProfiledMachine& machine_;

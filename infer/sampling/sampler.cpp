@@ -102,21 +102,21 @@ float& Sampler::logit_of(int32_t id, std::span<float> logits) {
 
 void Sampler::penalize(std::span<float> logits, std::span<const int32_t> history) const {
   for (const SamplerOptions::Bias& b : options_.logit_bias) logit_of(b.token, logits) += b.bias;
-  if (options_.presence_penalty != 0.0F || options_.frequency_penalty != 0.0F) {
-    std::map<int32_t, float> counts;
-    for (const int32_t id : history.subspan(std::min(n_prompt_, history.size()))) counts[id] += 1.0F;
-    for (const auto& [id, count] : counts) {
-      logit_of(id, logits) -= options_.presence_penalty + options_.frequency_penalty * count;
+  if (options_.repetition_penalty != 1.0F) {
+    const auto n = std::min(history.size(), static_cast<size_t>(options_.repeat_last_n));
+    std::vector<int32_t> recent(history.end() - static_cast<std::ptrdiff_t>(n), history.end());
+    std::sort(recent.begin(), recent.end());
+    recent.erase(std::unique(recent.begin(), recent.end()), recent.end());
+    for (const int32_t id : recent) {
+      float& logit = logit_of(id, logits);
+      logit = logit > 0.0F ? logit / options_.repetition_penalty : logit * options_.repetition_penalty;
     }
   }
-  if (options_.repetition_penalty == 1.0F) return;
-  const auto n = std::min(history.size(), static_cast<size_t>(options_.repeat_last_n));
-  std::vector<int32_t> recent(history.end() - static_cast<std::ptrdiff_t>(n), history.end());
-  std::sort(recent.begin(), recent.end());
-  recent.erase(std::unique(recent.begin(), recent.end()), recent.end());
-  for (const int32_t id : recent) {
-    float& logit = logit_of(id, logits);
-    logit = logit > 0.0F ? logit / options_.repetition_penalty : logit * options_.repetition_penalty;
+  if (options_.presence_penalty == 0.0F && options_.frequency_penalty == 0.0F) return;
+  std::map<int32_t, float> counts;
+  for (const int32_t id : history.subspan(std::min(n_prompt_, history.size()))) counts[id] += 1.0F;
+  for (const auto& [id, count] : counts) {
+    logit_of(id, logits) -= options_.presence_penalty + options_.frequency_penalty * count;
   }
 }
 

@@ -36,7 +36,38 @@ bool contains(const std::vector<std::string>& all, const std::string& one) {
   return std::find(all.begin(), all.end(), one) != all.end();
 }
 
+// Returns true if browsers can send `text` as an Origin header: a scheme and a host, and no path or default port. Apps
+// send file:// and schemes of their own.
+bool is_origin(const std::string& text) {
+  const size_t at = text.find("://");
+  if (at == std::string::npos) return text == "null";
+  if (text.find_first_of("/*@? ", at + 3) != std::string::npos) return false;
+  const std::string lower = lower_case(text);
+  if (!lower.starts_with("http")) return true;
+  return lower == text && at + 3 < text.size() && !text.ends_with(text.starts_with("https:") ? ":443" : ":80");
+}
+
 }  // namespace
+
+void check_allowed(ServiceOptions& options) {
+  for (std::string& host : options.allowed_hosts) {
+    std::string name = lower_case(host);
+    if (std::ranges::count(name, ':') > 1 && !name.starts_with('[')) name = "[" + name + "]";
+    if (name.empty() || name.find_first_of("/*@ ") != std::string::npos || without_port(name) != name) {
+      throw core::UsageError(fmt::format(
+          "--allowed-host {}: expected a name or an address without scheme, port and path, such as example.org",
+          core::printable(host)));
+    }
+    host = name;
+  }
+  for (const std::string& origin : options.allowed_origins) {
+    if (is_origin(origin)) continue;
+    throw core::UsageError(
+        fmt::format("--allowed-origin {}: expected SCHEME://HOST or SCHEME://HOST:PORT as browsers send it, such as "
+                    "https://example.org",
+                    core::printable(origin)));
+  }
+}
 
 // Checks the Host header and the API key. The Host header protects against pages of other sites, which can send
 // requests through a visitor's browser and, with DNS rebinding, read the answers.
@@ -47,6 +78,7 @@ void Service::check_access(const HttpRequest& request, HttpReply& reply) const {
     reply.add_header("Vary", "Origin");
   }
   const std::string host = lower_case(without_port(request.host));
+  if (host.empty()) throw ApiError(400, "the request has no Host header; send one");
   const bool everywhere = contains(options_.allowed_hosts, "0.0.0.0") || contains(options_.allowed_hosts, "[::]");
   if (!contains(options_.allowed_hosts, host) && !(everywhere && is_address(host))) {
     throw ApiError(403, fmt::format("the host {} is not allowed; start the server with --allowed-host NAME",
@@ -64,7 +96,7 @@ void Service::check_access(const HttpRequest& request, HttpReply& reply) const {
 
 // Answers an OPTIONS request with the methods of its route and, for pages of allowed origins, the methods and headers
 // that they may send (CORS).
-void Service::send_options(const HttpRequest& request, HttpReply& reply, const char* methods) const {
+void Service::send_options(const HttpRequest& request, HttpReply& reply, const char* methods) {
   reply.add_header("Allow", methods);
   if (contains(options_.allowed_origins, request.origin)) {
     reply.add_header("Access-Control-Allow-Methods", "GET, POST");
@@ -72,6 +104,7 @@ void Service::send_options(const HttpRequest& request, HttpReply& reply, const c
     reply.add_header("Access-Control-Allow-Headers", "*, Authorization, Content-Type");
     reply.add_header("Access-Control-Max-Age", "600");
   }
+  ++metrics_.requests[{path_of(request), 204}];
   reply.send(204, "", "");
 }
 

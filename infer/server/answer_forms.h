@@ -26,6 +26,7 @@ struct CallWriting {
 struct ToolUse {
   std::shared_ptr<const CallWriting> writing;
   bool has_answer = true;  ///< true: the answer may be text without calls
+  bool at_start = false;   ///< true: only at the start of the answer can a call begin, since answers have a constraint
   bool is_named = false;   ///< true: the request named the function to call
   size_t most_calls = 0;   ///< maximum number of tool calls per answer
 };

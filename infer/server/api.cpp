@@ -13,22 +13,27 @@
 namespace folio::infer::server {
 namespace {
 
-// Returns how many tokens fit in the context after the longest prompt. Throws ApiError if none fits.
-int64_t free_positions(const CompletionRequest& request, const ServedModel& served) {
+// Limits max_tokens to what fits in the context after the shortest prompt. The engine limits each output by its own
+// prompt. Throws ApiError if nothing fits after the longest.
+void limit_tokens(CompletionRequest& request, const ServedModel& served, int64_t max_tokens) {
+  int64_t shortest = served.context;
   int64_t longest = 0;
-  for (const Prompt& prompt : request.prompts) longest = std::max(longest, std::ssize(prompt.tokens));
+  for (const Prompt& prompt : request.prompts) {
+    shortest = std::min(shortest, std::ssize(prompt.tokens));
+    longest = std::max(longest, std::ssize(prompt.tokens));
+  }
   if (longest >= served.context) {
     throw ApiError(400,
                    fmt::format("the prompt has {} tokens, but must have fewer than the context's {}; shorten it",
                                longest, served.context),
                    request.chat ? "messages" : "prompt", "context_length_exceeded");
   }
-  return served.context - longest;
+  request.options.max_tokens = std::min(max_tokens, served.context - shortest);
 }
 
 // Throws ApiError if a request would return too many log-probabilities. Sets n_logprob_bytes, the
 // memory for stored log-probabilities: those of generated tokens, unless streamed, and of an echoed prompt.
-void check_logprobs(CompletionRequest& request) {
+void check_logprobs(CompletionRequest& request, const ServedModel& served) {
   constexpr size_t kMost = size_t{1} << 22U;
   constexpr size_t kTokenBytes = 64;  // size of TokenLogprob in bytes (replies.h)
   constexpr size_t kAlternativeBytes = 16;
@@ -36,9 +41,10 @@ void check_logprobs(CompletionRequest& request) {
   if (request.options.beams.width > 0) refuse("logprobs", "is not supported with 'use_beam_search'");
   const size_t n_each = kTokenBytes + *request.top_logprobs * kAlternativeBytes;
   const auto n_choices = static_cast<size_t>(request.options.n);
-  const size_t n_new = n_choices * static_cast<size_t>(request.options.max_tokens);
   size_t n_tokens = 0;
   for (const Prompt& prompt : request.prompts) {
+    const int64_t most = std::min(request.options.max_tokens, served.context - std::ssize(prompt.tokens));
+    const size_t n_new = n_choices * static_cast<size_t>(most);
     const size_t n_echoed = request.echo ? prompt.tokens.size() : 0;
     request.n_logprob_bytes += (n_echoed + (request.stream ? 0 : n_new)) * n_each;
     n_tokens += n_choices * n_echoed + n_new;
@@ -98,8 +104,8 @@ CompletionRequest parse_completion(const Json& body, const ServedModel& served, 
       if (one.came_as_ids) one.text = served.tokenizer.decode(one.tokens);
     }
   }
-  request.options.max_tokens = std::min(max_tokens, free_positions(request, served));
-  check_logprobs(request);
+  limit_tokens(request, served, max_tokens);
+  check_logprobs(request, served);
   const Ordered ordered = body_with_key_order(fields, text, options.budget);
   take_form(fields, ordered, {}, nullptr, served, options.budget, request);
   return request;
@@ -124,16 +130,15 @@ CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64
     refuse("top_logprobs", "requires \"logprobs\": true");
   }
   request.include_reasoning = fields.flag("include_reasoning");
-  const std::string variables = variables_of(fields);
   options.admit(1, static_cast<size_t>(request.n_sequences()));
   const Ordered ordered = body_with_key_order(fields, text, options.budget);
+  const std::string variables = variables_of(fields, ordered);
   const RequestedTools tools = requested_tools(fields, ordered);
   ChatPrompt chat = chat_prompt(fields.find("messages"), tools.list, variables, served, options.budget);
   request.prompts = {std::move(chat.prompt)};
   if (options.splits_reasoning) request.thinking = chat.thinking;
-  const int64_t n_free = free_positions(request, served);
-  request.options.max_tokens = std::min(max_tokens.value_or(old_name.value_or(n_free)), n_free);
-  check_logprobs(request);
+  limit_tokens(request, served, max_tokens.value_or(old_name.value_or(served.context)));
+  check_logprobs(request, served);
   take_form(fields, ordered, tools, std::move(chat.writing), served, options.budget, request);
   end_at_turn(served.tokenizer, *served.chat_template, request.options);
   return request;

@@ -39,9 +39,10 @@ void AnswerUpdate::append(AnswerUpdate more) {
   }
 }
 
-CallReader::CallReader(const data::ToolFormat& format, bool has_answer, uint64_t id_seed)
+CallReader::CallReader(const data::ToolFormat& format, bool has_answer, uint64_t id_seed, bool at_start)
     : format_(format),
       id_seed_(id_seed),
+      at_start_(at_start || format.only_at_start),
       stage_(has_answer ? Stage::Answer : Stage::Opening),
       opening_(has_answer ? format.opening : format.before + format.opening) {}
 
@@ -51,7 +52,7 @@ AnswerUpdate CallReader::read(std::string_view piece) {
   for (bool continues = true; continues;) {
     switch (stage_) {
       case Stage::Answer:
-        continues = read_answer(update);
+        continues = at_start_ ? read_start() : read_answer(update);
         break;
       case Stage::Text:
         update.content += std::exchange(held_, {});
@@ -80,14 +81,20 @@ AnswerUpdate CallReader::end() {
   return update;
 }
 
+// Decides whether the answer is a call. An answer in JSON may begin like one, so the text after the name counts, too.
+bool CallReader::read_start() {
+  const std::string_view held = held_;
+  const std::string_view behind = format_.call[1].text;
+  const size_t name_end = std::min(held.find_first_not_of(data::kToolNameLetters, opening_.size()), held.size());
+  const bool begins =
+      opening_.starts_with(held.substr(0, opening_.size())) && behind.starts_with(held.substr(name_end, behind.size()));
+  if (begins && held.size() < std::max(name_end, opening_.size()) + behind.size()) return false;
+  stage_ = begins ? Stage::Opening : Stage::Text;
+  return true;
+}
+
 bool CallReader::read_answer(AnswerUpdate& update) {
   const std::string& trigger = format_.trigger;
-  if (format_.only_at_start) {
-    const bool begins = trigger.starts_with(std::string_view(held_).substr(0, trigger.size()));
-    if (begins && held_.size() < trigger.size()) return false;
-    stage_ = begins ? Stage::Opening : Stage::Text;
-    return true;
-  }
   const size_t at = held_.find(trigger);
   const size_t end = at == std::string::npos
                          ? end_of_answer(held_, trigger)
@@ -206,7 +213,7 @@ AnswerUpdate ReasoningReader::end() {
 
 AnswerReader::AnswerReader(data::Thinking thinking, const ToolUse* tools, uint64_t id_seed)
     : reasoning_(thinking), most_calls_(tools == nullptr ? 0 : tools->most_calls) {
-  if (tools != nullptr) calls_.emplace(tools->writing->format, tools->has_answer, id_seed);
+  if (tools != nullptr) calls_.emplace(tools->writing->format, tools->has_answer, id_seed, tools->at_start);
 }
 
 AnswerUpdate AnswerReader::read(std::string_view piece) { return read_calls(reasoning_.read(piece), false); }

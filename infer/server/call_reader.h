@@ -36,8 +36,8 @@ struct AnswerUpdate {
 class CallReader {
  public:
   /// `format` must outlive this object. If `has_answer`, text may precede the calls, or there may be no calls. The
-  /// calls' IDs are derived from `id_seed`.
-  CallReader(const data::ToolFormat& format, bool has_answer, uint64_t id_seed);
+  /// calls' IDs are derived from `id_seed`. If `at_start`, a call can begin only at the start of the answer.
+  CallReader(const data::ToolFormat& format, bool has_answer, uint64_t id_seed, bool at_start = false);
 
   [[nodiscard]] AnswerUpdate read(std::string_view piece);
   /// Ends the answer and returns the text that was held back because a call could have begun with it.
@@ -51,6 +51,7 @@ class CallReader {
  private:
   enum class Stage : uint8_t { Answer, Text, Opening, Call, After };
 
+  [[nodiscard]] bool read_start();
   [[nodiscard]] bool read_answer(AnswerUpdate& update);
   [[nodiscard]] bool read_call(AnswerUpdate& update);
   [[nodiscard]] bool read_name(AnswerUpdate& update);
@@ -60,6 +61,7 @@ class CallReader {
 
   const data::ToolFormat& format_;
   uint64_t id_seed_;
+  bool at_start_;  ///< a call can begin only at the start of the answer
   Stage stage_;
   std::string held_;     ///< text that was received but not parsed yet
   std::string opening_;  ///< text expected before the first call

@@ -12,7 +12,6 @@
 #include "infer/forward/machine.h"
 
 namespace folio::infer::server {
-namespace {
 
 ApiError api_error(const std::exception_ptr& error) {
   try {
@@ -26,6 +25,20 @@ ApiError api_error(const std::exception_ptr& error) {
   } catch (const std::exception& e) {
     return ApiError(500, core::describe(e));
   }
+}
+
+namespace {
+
+// Returns the number of reasoning tokens in a result. Counts them at the end because beams deliver all tokens before
+// the text.
+size_t count_reasoning(data::Thinking thinking, const std::vector<int32_t>& tokens, const data::Tokenizer& tokenizer) {
+  ReasoningReader reader(thinking);
+  size_t n = 0;
+  for (const int32_t token : tokens) {
+    n += reader.is_inside() ? 1 : 0;
+    static_cast<void>(reader.read(tokenizer.token_bytes(token)));
+  }
+  return n;
 }
 
 }  // namespace
@@ -113,17 +126,17 @@ Request Completion::engine_request(size_t prompt) {
   }
   request.wants_token_logits = request_.top_logprobs.has_value();
   request.on_token = [self, first](size_t choice, int32_t token, std::span<const float> logits) {
-    ChoiceUpdate& update = self->queue_->event(first + choice);
-    ++update.n_tokens;
+    ++self->queue_->event(first + choice).n_tokens;
     const bool reasons = self->request_.chat && self->readers_[first + choice].is_reasoning();
-    if (reasons) ++update.n_reasoning;
-    if (logits.empty()) return;
+    if (logits.empty() || (reasons && !self->request_.include_reasoning)) return;
     TokenLogprob& one =
         self->pending_[first + choice].emplace_back(token_logprob(token, logits, *self->request_.top_logprobs));
     one.in_content = !reasons;
   };
-  request.on_end = [self, first](size_t choice, const GenerateResult& result) {
-    self->finish(self->queue_->event(first + choice), result);
+  request.on_end = [self, first, &tokenizer](size_t choice, const GenerateResult& result) {
+    ChoiceUpdate& update = self->queue_->event(first + choice);
+    if (self->request_.chat) update.n_reasoning = count_reasoning(self->request_.thinking, result.tokens, tokenizer);
+    self->finish(update, result);
   };
   if (request_.echo && request_.top_logprobs) {
     request.on_logits = [self, prompt](std::span<const float> logits) { self->on_prompt_logits(prompt, logits); };
@@ -134,6 +147,10 @@ Request Completion::engine_request(size_t prompt) {
 // Adds text to a choice's output, and the tokens that have waited for it. Which tokens belong to the content must be
 // decided here, since later an update may have the text of several steps.
 void Completion::take_text(size_t choice, AnswerUpdate answer) {
+  if (request_.chat && readers_[choice].is_reasoning()) {  // pending_ has <think>, which was drawn before
+    if (!request_.include_reasoning) pending_[choice].clear();
+    for (TokenLogprob& token : pending_[choice]) token.in_content = false;
+  }
   if (answer.empty()) return;
   ChoiceText& text = queue_->event(choice).text;
   for (TokenLogprob& token : std::exchange(pending_[choice], {})) {
@@ -225,13 +242,11 @@ void Completion::finish(ChoiceUpdate& update, const GenerateResult& result) {
 
 void Completion::measure(const ChoiceUpdate& update) {
   if (update.n_tokens == 0) return;
-  auto& last = last_token_[update.choice];
-  if (last) {
-    metrics_.between_tokens.add(std::chrono::duration<double>(update.at - *last).count());
-  } else {
-    metrics_.first_token.add(std::chrono::duration<double>(update.at - arrived_).count());
-  }
-  last = update.at;
+  const auto last = std::exchange(last_token_[update.choice], update.at);
+  const double seconds = std::chrono::duration<double>(update.at - last.value_or(arrived_)).count();
+  if (!last) return metrics_.first_token.add(seconds);
+  const auto n = static_cast<double>(update.n_tokens);  // these tokens came together, such as accepted drafts
+  for (size_t i = 0; i < update.n_tokens; ++i) metrics_.between_tokens.add(seconds / n);
 }
 
 void Completion::stream(size_t index, ChoiceText piece, size_t cost) {

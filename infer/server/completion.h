@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -19,6 +20,9 @@
 
 namespace folio::infer::server {
 
+/// Returns an exception of the engine as an error of the API: 400, 500 or 503.
+[[nodiscard]] ApiError api_error(const std::exception_ptr& error);
+
 inline constexpr int kClientClosedRequest = 499;  ///< nginx's status for a client that disconnected
 
 /// Output of one choice in a step.
@@ -26,9 +30,10 @@ struct ChoiceUpdate {
   size_t choice = 0;
   std::chrono::steady_clock::time_point at = std::chrono::steady_clock::now();
   size_t n_tokens = 0;
-  size_t n_reasoning = 0;  ///< number of reasoning tokens among n_tokens
   ChoiceText text{};
-  // Set in the choice's last update: prompt tokens found in the KV cache, draft tokens tried, and drafts accepted.
+  // Set in the choice's last update: reasoning tokens, prompt tokens found in the KV cache, draft tokens tried, and
+  // drafts accepted.
+  size_t n_reasoning = 0;
   size_t n_cached = 0;
   size_t n_drafts = 0;
   size_t n_right = 0;

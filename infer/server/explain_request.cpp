@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "infer/forward/machine.h"
+#include "infer/server/completion.h"
 #include "infer/server/request_fields.h"
 
 namespace folio::infer::server {
@@ -56,13 +58,19 @@ explain::Explanation explanation_of(const Json& body, const ServedModel& served,
                         .from = text_of("from", "patch")};
 
   explain::Explanation made;
+  const explain::Experiment& experiment = options.experiment;
+  const size_t longest = std::max({tokens.size(), experiment.mean_over.size(), experiment.from.size()});
   const bool ran = made_for("", "", budget, [&] {
     return engine.call_and_wait([&](Engine& e) {
       budget.spend(0);  // throws if the request was cancelled
-      const int64_t needed = blocks_for(std::ssize(tokens));
+      const int64_t needed = blocks_for(static_cast<int64_t>(longest));
       if (e.cache().free_blocks() < needed && needed <= e.cache().n_blocks())
         throw ApiError(429, "other requests use all blocks of the KV cache; retry");
-      made = explain::explain(e.runner(), served.tokenizer, tokens, options);
+      try {
+        made = explain::explain(e.runner(), served.tokenizer, tokens, options);
+      } catch (const MachineError&) {  // made_for() would blame the request
+        throw api_error(std::current_exception());
+      }
     });
   });
   if (!ran) throw ApiError(503, "the engine was stopped");

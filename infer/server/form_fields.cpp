@@ -93,6 +93,7 @@ Ordered objects_of(Ordered schema, const std::string& function) {
     schema.erase("$ref");
   }
   schema["type"] = "object";
+  schema.erase("nullable");  // of OpenAPI 3.0; it would allow null
   return schema;
 }
 
@@ -165,7 +166,8 @@ RequestedForm requested_form(const Fields& fields, const Ordered& ordered) {
 
 Ordered body_with_key_order(const Fields& fields, std::string_view text, const core::WorkBudget& budget) {
   const auto is_there = [&](std::string_view name) { return fields.find(std::string(name)) != nullptr; };
-  constexpr std::array<std::string_view, 3> kOthers{"response_format", "structured_outputs", "tools"};
+  constexpr std::array<std::string_view, 4> kOthers{"chat_template_kwargs", "response_format", "structured_outputs",
+                                                    "tools"};
   const bool needed =
       std::ranges::any_of(kOthers, is_there) || std::ranges::any_of(kForms, is_there, &FormField::field);
   return needed ? in_order(fields.json(), text, budget) : Ordered::object();
@@ -200,13 +202,14 @@ void take_form(const Fields& fields, const Ordered& ordered, const RequestedTool
                std::shared_ptr<CallWriting> writing, const ServedModel& served, const core::WorkBudget& budget,
                CompletionRequest& request) {
   RequestedForm answer = requested_form(fields, ordered);
-  if (tools.calls.functions.empty()) {
-    if (answer.options.kind == FormKind::None) return;
-    answer.options.thinking = request.thinking;
+  const bool has_tools = !tools.calls.functions.empty();
+  if (!has_tools) answer.options.thinking = request.thinking;
+  // With tools, this form is not used: compiling it makes errors name its field instead of 'tools'.
+  if (answer.options.kind != FormKind::None) {
     request.options.form =
         made_for(answer.field, answer.place, budget, [&] { return served.forms->form(answer.options, budget); });
-    return;
   }
+  if (!has_tools) return;
   const auto calls = std::make_shared<forms::CallsForm>(tools.calls);
   calls->format = writing->format;
   if (calls->has_answer) calls->answer = answer.options;
@@ -215,6 +218,7 @@ void take_form(const Fields& fields, const Ordered& ordered, const RequestedTool
   request.options.form = made_for("tools", "tools", budget, [&] { return writing->forms.form(options, budget); });
   request.tools = std::make_shared<ToolUse>(ToolUse{.writing = std::move(writing),
                                                     .has_answer = calls->has_answer,
+                                                    .at_start = calls->answer.kind != FormKind::None,
                                                     .is_named = tools.is_named,
                                                     .most_calls = served.max_tool_calls});
 }

@@ -24,6 +24,7 @@ struct LocalReply::State final : public HttpReply {
 
   using HttpReply::lose;
   using HttpReply::pump;
+  void close() override { tell({}, true); }
 
   std::shared_ptr<Worker> worker;
   std::shared_ptr<Notifier> notifier;
@@ -53,7 +54,6 @@ struct LocalReply::State final : public HttpReply {
   }
   void put(std::string_view piece) override { tell(piece, false); }
   void finish() override { tell({}, true); }
-  void close() override { tell({}, true); }
 
   void tell(std::string_view piece, bool last) {
     {
@@ -84,8 +84,8 @@ std::string LocalReply::next(std::chrono::milliseconds at_most) {
   state_->came.wait_for(lock, at_most, [this] { return !state_->news.empty() || state_->ended; });
   std::string news = std::exchange(state_->news, {});
   lock.unlock();
-  if (news.size() >= kReplyWindow) {
-    state_->worker->post([state = state_] { state->pump(); });
+  if (news.size() >= kReplyWindow && !state_->worker->post([state = state_] { state->pump(); })) {
+    state_->close();  // the service was stopped, so nothing more comes
   }
   return news;
 }

@@ -94,7 +94,7 @@ std::string Metrics::text(const EngineStatistics& e) const {
   add("folio_requests_waiting", "gauge", "Waiting sequences.", e.waiting);
   add("folio_requests_paused", "gauge", "Sequences paused because their clients read too slowly.", e.paused);
   add("folio_prompt_tokens_total", "counter", "Prompt tokens.", prompt_tokens);
-  add("folio_cached_tokens_total", "counter", "Prompt tokens found in the prefix cache.", e.cached_tokens);
+  add("folio_cached_tokens_total", "counter", "Prompt tokens found in the prefix cache.", cached_tokens);
   add("folio_generation_tokens_total", "counter", "Generated tokens.", e.tokens);
   add("folio_drafts_total", "counter", "Draft tokens that were verified.", drafts);
   add("folio_drafts_right_total", "counter", "Draft tokens that were accepted.", drafts_right);

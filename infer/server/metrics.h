@@ -49,6 +49,7 @@ struct Metrics {
   };
   std::map<std::string, OfModel> models;
   uint64_t prompt_tokens = 0;  ///< prompt tokens of finished completions
+  uint64_t cached_tokens = 0;  ///< part of prompt_tokens: found in the prefix cache
   uint64_t drafts = 0;         ///< draft tokens that were verified
   uint64_t drafts_right = 0;   ///< draft tokens that were accepted
   Latencies first_token;       ///< time from a request's arrival to its first token

@@ -133,8 +133,8 @@ void take_common(const Fields& fields, const ServedModel& served, uint64_t rando
   check_unused(fields);
 }
 
-std::string variables_of(const Fields& fields) {
-  Json variables = Json::object();
+std::string variables_of(const Fields& fields, const Ordered& ordered) {
+  Ordered variables = Ordered::object();
   if (const std::string* effort = fields.text("reasoning_effort")) {
     variables["reasoning_effort"] = *effort;
     if (*effort == "none") variables["enable_thinking"] = false;
@@ -144,7 +144,7 @@ std::string variables_of(const Fields& fields) {
     for (const char* own : {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"}) {
       if (given->contains(own)) refuse("chat_template_kwargs", "must not set {}, which the server sets", own);
     }
-    variables.update(*given);
+    variables.update(ordered.at("chat_template_kwargs"));
   }
   return variables.empty() ? "" : variables.dump();
 }

@@ -20,8 +20,9 @@ namespace folio::infer::server {
 /// `n_prompts` is the number of prompts in the request; it reduces the maximum of "n".
 void take_common(const Fields& fields, const ServedModel& served, uint64_t random_seed, size_t n_prompts,
                  CompletionRequest& request);
-/// Returns additional variables of the chat template as a JSON object, or "" if there are none.
-[[nodiscard]] std::string variables_of(const Fields& fields);
+/// Returns additional variables of the chat template as a JSON object, or "" if there are none. `ordered` is
+/// body_with_key_order().
+[[nodiscard]] std::string variables_of(const Fields& fields, const Ordered& ordered);
 
 /// Parses a token ID. Throws an ApiError that names `field` unless the ID is in the vocabulary.
 [[nodiscard]] int32_t token_id(const std::string& field, const Json& id, const ServedModel& served);
@@ -51,8 +52,8 @@ struct ChatPrompt {
 [[nodiscard]] ChatPrompt chat_prompt(const Json* messages, const std::string& tools, const std::string& variables,
                                      const ServedModel& served, const core::WorkBudget& budget);
 
-/// If the request has a constraint or tools, returns the body with its keys in the order of `text`, the body's JSON
-/// text. Otherwise returns an empty object, since the order of keys does not matter.
+/// If the request has a constraint, tools or variables of the template, returns the body with its keys in the order of
+/// `text`, the body's JSON text. Otherwise returns an empty object, since the order of keys does not matter.
 [[nodiscard]] Ordered body_with_key_order(const Fields& fields, std::string_view text, const core::WorkBudget& budget);
 /// The tools that an answer may call.
 struct RequestedTools {

@@ -70,12 +70,13 @@ class Messages {
   }
 
   void add_message(const std::string& role, const std::string& content) {
+    const bool is_system = role == "system" || role == "developer";
     if (role == "assistant") {
       assistant("content", true)["content"] = content;
-    } else if (role == "system" && all_.size() == 1 && all_[0]["role"] == "system") {  // appended to the instructions
+    } else if (is_system && all_.size() == 1 && all_[0]["role"] == "system") {  // appended to the instructions
       all_[0]["content"] = all_[0]["content"].get<std::string>() + "\n\n" + content;
     } else {
-      all_.push_back({{"role", role == "developer" ? "system" : role}, {"content", content}});
+      all_.push_back({{"role", is_system ? "system" : role}, {"content", content}});
     }
   }
 
@@ -338,7 +339,10 @@ class ResponseReplies : public Replies {
     }
     if (piece.finish_reason.empty()) return text;
     response_["status"] = piece.finish_reason == "length" ? "incomplete" : "completed";
-    if (piece.finish_reason == "length") response_["incomplete_details"] = {{"reason", "max_output_tokens"}};
+    if (piece.finish_reason == "length") {
+      response_["incomplete_details"] = {
+          {"reason", piece.stop_reason.empty() ? "max_output_tokens" : piece.stop_reason}};
+    }
     return text + close(response_["status"]);
   }
 

@@ -102,11 +102,17 @@ struct Service::Handlers {
 
   // Handles /v1/load_lora_adapter, which accepts the same body as vLLM's route of this name.
   static Next load_adapter(Service& s, const Posted& posted) {
-    return [&s, adapter = parse_load_adapter(posted.body)](const HttpRequest& request, const Reply& reply) {
-      s.adapters_.add(adapter, [&s, request, reply, name = adapter.name](const std::optional<ApiError>& error) {
-        if (error) return s.refuse(request, *reply, *error);
-        send_adapters(s, request, reply, name, "added");
+    return [&s, posted, adapter = parse_load_adapter(posted.body)](const HttpRequest& request, const Reply& reply) {
+      const auto id = std::make_shared<uint64_t>();
+      s.adapters_.add(adapter, [&s, id, name = adapter.name](const std::optional<ApiError>& error) {
+        if (!error) s.take_adapter_names();
+        const auto found = s.preparing_.extract(*id);
+        if (found.empty()) return;  // it took too long, or the client has disconnected
+        const Preparing& loading = found.mapped();
+        if (error) return s.refuse(loading.request, *loading.reply, *error);
+        send_adapters(s, loading.request, loading.reply, name, "added");
       });
+      *id = s.keep(request, reply, posted);
     };
   }
 

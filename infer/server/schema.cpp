@@ -61,7 +61,7 @@ constexpr const char* kSchemas = R"json({
     "length_penalty": {"type": ["number", "null"], "minimum": -10, "maximum": 10, "default": 1,
       "description": "beam search: score = log-probability / (number of tokens ^ length_penalty)"},
     "early_stopping": {"enum": [true, false, "never", null],
-      "description": "beam search: true stops at the first n finished beams, \"never\" once no beam can improve, false in between"},
+      "description": "beam search: true stops at the first best_of finished beams, \"never\" once no beam can improve, false in between"},
     "stop": {"anyOf": [{"type": "string", "minLength": 1},
       {"type": "array", "maxItems": 16, "items": {"type": "string", "minLength": 1}}, {"type": "null"}]},
     "stream": {"type": ["boolean", "null"], "default": false},

@@ -30,12 +30,13 @@ void serve_http(Engine& engine, ServedModel served, ServiceOptions options, cons
   bool was_lost = false;
   http.on_tick([&] {
     service.check_timeouts();
-    if (lost && lost() && !std::exchange(was_lost, true)) service.end_soon();
+    if ((async.loss() || (lost && lost())) && !std::exchange(was_lost, true)) service.end_soon();
     if (service.has_ended()) http.close();
   });
   http.on_signal([&] { service.end_soon(); });
   ready(fmt::format("http://{}:{}", http.address(), http.port()));
   http.run();
+  if (const auto loss = async.loss()) std::rethrow_exception(loss);
 }
 
 }  // namespace folio::infer::server

@@ -34,7 +34,7 @@ Service::Service(AsyncEngine& engine, ServedModel served, ServiceOptions options
           std::make_shared<LiveView>([this](auto note) { post_([this, note = std::move(note)] { show(note); }); })),
       adapters_(engine, served_.name, options_.adapters, post_) {
   if (options_.log) log_.emplace(STDERR_FILENO);
-  for (std::string& host : options_.allowed_hosts) host = lower_case(host);
+  check_allowed(options_);
   if (served_.forms == nullptr) {
     served_.forms = std::make_shared<AnswerForms>(served_.tokenizer, served_.chat_template);
   }
@@ -149,21 +149,27 @@ void Service::send(const HttpRequest& request, const Reply& reply, TextSource bo
   reply->send(200, media, std::move(body));
 }
 
+// Adds a request to preparing_ until it is answered or its client disconnects. Returns its key.
+uint64_t Service::keep(const HttpRequest& request, const Reply& reply, const Posted& posted) {
+  const uint64_t id = ++n_prepared_;
+  preparing_.emplace(id,
+                     Preparing{.request = request, .reply = reply, .budget = posted.budget, .arrived = posted.arrived});
+  reply->on_lost([this, id] { give_up(id); });
+  return id;
+}
+
 // Parses the body and calls `work` on the worker's thread, so that a slow request delays only the requests queued after
 // it.
 void Service::prepare(HttpRequest& request, const Reply& reply, const Prepare& work) {
   const size_t n = preparing_.size();
   if (n >= options_.max_queue)
     throw ApiError(429, fmt::format("the queue is full: {} requests are being prepared; retry", n));
-  const uint64_t id = ++n_prepared_;
   Posted posted{.text = std::exchange(request.body, {}),
                 .served = snapshot_,
                 .seed = request.random_seed.value_or(random_seed()),
                 .budget = core::WorkBudget(options_.request_work),
                 .arrived = Clock::now()};
-  preparing_.emplace(id,
-                     Preparing{.request = request, .reply = reply, .budget = posted.budget, .arrived = posted.arrived});
-  reply->on_lost([this, id] { give_up(id); });
+  const uint64_t id = keep(request, reply, posted);
   worker_.post([this, id, work, posted = std::move(posted)]() mutable {
     Next next;
     try {
@@ -193,7 +199,7 @@ void Service::give_up(uint64_t id) {
   const Preparing& preparing = found.mapped();
   preparing.budget.cancel();
   ++metrics_.requests[{preparing.request.path, kClientClosedRequest}];
-  log(fmt::format("{} {} {}: the client disconnected before the request was read", preparing.request.method,
+  log(fmt::format("{} {} {}: the client disconnected before the answer", preparing.request.method,
                   preparing.request.path, kClientClosedRequest));
 }
 
@@ -262,6 +268,7 @@ void Service::done(const Completion& completion) {
   n_choices_ -= completion.n_sequences();
   n_logprob_bytes_ -= completion.request().n_logprob_bytes;
   metrics_.prompt_tokens += completion.usage().prompt_tokens;
+  metrics_.cached_tokens += completion.usage().cached_tokens;
   const std::string& model = completion.request().model;
   if (served_.has(model)) {  // don't count an adapter that was unloaded
     ++metrics_.models[model].requests;

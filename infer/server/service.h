@@ -36,10 +36,14 @@ struct ServiceOptions {
   uint64_t request_work = core::kDefaultWork;  ///< step limit for preparing a request (core/work_budget.h)
   std::chrono::seconds request_timeout{600};
   std::chrono::seconds grace{10};  ///< time for running requests to end at shutdown
-  bool log = true;                 ///< true: log a line on stderr for each request
+  bool log = true;                 ///< true: log a line on stderr for each completion and each refused request
   bool log_texts = false;
   AdapterOptions adapters{};
 };
+
+/// Throws core::UsageError if no request can match one of the allowed hosts or origins. Converts them to the form that
+/// requests have: hosts to lower case, and IPv6 addresses to brackets.
+void check_allowed(ServiceOptions& options);
 
 class Service {
  public:
@@ -102,11 +106,12 @@ class Service {
   [[nodiscard]] static const Route* route_of(std::string_view path);
   [[nodiscard]] static std::string path_of(const HttpRequest& request);
   void check_access(const HttpRequest& request, HttpReply& reply) const;
-  void send_options(const HttpRequest& request, HttpReply& reply, const char* methods) const;
+  void send_options(const HttpRequest& request, HttpReply& reply, const char* methods);
   bool route(const HttpRequest& request, const Reply& reply);
   /// Calls `work`. If that throws, answers the request with the error.
   void answer(const HttpRequest& request, HttpReply& reply, const std::function<void()>& work);
   void check_open(HttpReply& reply) const;
+  uint64_t keep(const HttpRequest& request, const Reply& reply, const Posted& posted);
   void prepare(HttpRequest& request, const Reply& reply, const Prepare& work);
   void prepared(uint64_t id, const Next& next);
   void give_up(uint64_t id);
@@ -146,7 +151,7 @@ class Service {
   size_t n_logprob_bytes_ = 0;                            ///< maximum bytes of log-probabilities in completions_
   std::mutex mutex_;                                      ///< guards have_events_
   std::vector<std::shared_ptr<Completion>> have_events_;  ///< completions with new events; any thread may append
-  std::map<uint64_t, Preparing> preparing_;
+  std::map<uint64_t, Preparing> preparing_;  ///< requests that the worker prepares, or whose adapter is being loaded
   uint64_t n_prepared_ = 0;
   std::map<const HttpReply*, Reply> watchers_;
   std::optional<Clock::time_point> end_;  ///< time at which running requests are cancelled; set by end_soon()

@@ -9,6 +9,7 @@ lines of matplotlib that draw the same.
 
 import argparse
 import html
+import re
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ def svg(path, width, height, *elements):
 
 
 def label(x, y, text, anchor="middle", color="#333", size=12):
+    text = re.sub(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)  # XML allows no others
     return (f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" fill="{color}" font-size="{size}" '
             f'xml:space="preserve">{html.escape(text)}</text>')
 

@@ -170,6 +170,7 @@ class model:
             "top_p": config.top_p,
             "top_k": max(config.top_k, 1),
             "temperature": config.temperature,
+            "min_p": 0,  # FastLLM has none, but the model's configuration may
             "seed": config.seed,
             "stop": stops,
         }

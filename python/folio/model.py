@@ -93,7 +93,6 @@ class Model:
         options |= {"fast": bool(fast), "adapter_scale": scale(adapter_scale), **gpu(device)}
         options |= {**cache(cache_type), "draft": number_of("draft", draft, DRAFT_SOURCES)}
         self._model = _engine.open(path_text("path", path), as_json(options))
-        self._events: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Events] = weakref.WeakKeyDictionary()
         self._service: Any = None  # set by folio.service.Service
         self.tokenizer = Tokenizer(self._model)
         """The model's Tokenizer, which converts text to token IDs and back."""
@@ -134,7 +133,7 @@ class Model:
 
     async def agenerate(self, prompt=None, **options):
         """Generates like generate(), without blocking the event loop."""
-        stream = self._submit(False, _prompted(prompt, options), pieces=False, notifier=self._notifier())
+        stream = self._submit(False, _prompted(prompt, options), pieces=False, notifier=_events().notifier)
         async for _ in self._news(stream):
             pass
         return _shaped(stream, _is_batch(prompt), options)
@@ -174,13 +173,17 @@ class Model:
         """Streams like chat(stream=True), as an asynchronous iterator."""
         return self._apieces(True, {**options, "messages": _messages(messages)}, (options.get("n") or 1) > 1)
 
-    def beam(self, prompt: Prompt, width: int, n: int | None = None, **options: Any) -> list[tuple[str, float]]:
+    def beam(self, prompt: Prompt, width: int, n: int | None = None, **options: Any) -> list[Any]:
         """Returns (output, score) of the n (default: width) best beams; score = ln p / n_tokens ** length_penalty.
 
-        Accepts max_tokens, stop, length_penalty, early_stopping, and the options of structured outputs.
+        A list of prompts returns a list for each prompt. Accepts max_tokens, stop, length_penalty, early_stopping, and
+        the options of structured outputs.
         """
-        body = _prompted(prompt, {**options, "use_beam_search": True, "best_of": width, "n": width if n is None else n})
-        return [(text, score) for text, _, _, score in self._submit(False, body, pieces=False).results()]
+        n = width if n is None else n
+        body = _prompted(prompt, dict(use_beam_search=True, best_of=width, n=n, **options))
+        beams = [(text, score) for text, _, _, score in self._submit(False, body, pieces=False).results()]
+        each = [beams[i:i + n] for i in range(0, len(beams), n)]
+        return each if _is_batch(prompt) else each[0]
 
     def complete(self, prompt: Prompt | None = None, *, messages: Sequence[Message] | str | None = None,
                  **options: Any) -> dict[str, Any]:
@@ -190,7 +193,11 @@ class Model:
         """
         from .service import complete
 
+        if options.get("stream"):
+            raise TypeError("complete() returns a whole response; use stream(), chat(…, stream=True) or Service.request()")
         if messages is not None:
+            if prompt is not None:
+                raise TypeError("the prompt is given twice")
             return complete(self, True, {**options, "messages": _messages(messages)})
         return complete(self, False, _prompted(prompt, options))
 
@@ -269,26 +276,22 @@ class Model:
         except (TypeError, ValueError) as error:
             raise with_names(error, names)
 
-    def _notifier(self) -> Any:
-        loop = asyncio.get_running_loop()
-        if loop not in self._events:
-            self._events[loop] = _Events(loop)
-        return self._events[loop].notifier
-
     async def _news(self, stream: Any) -> AsyncIterator[Any]:
-        events = self._events[asyncio.get_running_loop()]
+        events = _events()
         try:
             while True:
-                for piece in stream.poll():
+                news = stream.poll()
+                for piece in news:
                     yield piece
                 if stream.ended:
                     return
-                await events.wait()
+                if not news:  # else poll again: newer ones may have come while the caller used these
+                    await events.wait()
         finally:
             stream.cancel()
 
     async def _apieces(self, chat: bool, body: dict[str, Any], several: bool) -> AsyncIterator[Any]:
-        stream = self._submit(chat, body, pieces=True, notifier=self._notifier())
+        stream = self._submit(chat, body, pieces=True, notifier=_events().notifier)
         async for choice, text, _, _ in self._news(stream):
             if text:
                 yield (choice, text) if several else text
@@ -322,14 +325,13 @@ class Tokenizer:
 
 
 class _Events:
-    """Wakes the tasks of an event loop that wait for results. All streams of a loop share one file descriptor."""
+    """Wakes the tasks of an event loop that wait for results. All models of a loop share one file descriptor."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.notifier = _engine.Notifier()
         self._waiting: set[asyncio.Future[None]] = set()
         # The callback does not capture `self`, so that the loop and this object do not keep each other alive.
         waiting, notifier = self._waiting, self.notifier
-        self._loop = weakref.ref(loop)
 
         def wake() -> None:
             notifier.clear()
@@ -347,6 +349,17 @@ class _Events:
             await future
         finally:
             self._waiting.discard(future)
+
+
+_loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Events] = weakref.WeakKeyDictionary()
+
+
+def _events() -> _Events:
+    """Returns the _Events of the running loop."""
+    loop = asyncio.get_running_loop()
+    if loop not in _loops:
+        _loops[loop] = _Events(loop)
+    return _loops[loop]
 
 
 def _pieces(stream: Any, several: bool, timeout: float = math.inf) -> Iterator[Any]:

@@ -140,16 +140,22 @@ class Ingress:
                 if rest and head[0] != 200:
                     raise RayActorError()  # this replica is full or shuts down: try another
                 status, headers = head
+                is_stream = dict(headers).get("Content-Type") == "text/event-stream"
+                held = bytearray()  # the beginning of an event, or of a body that is not streamed
                 async for piece in replica:
+                    held += piece
+                    if not is_stream:
+                        continue
+                    events, end, held = held.rpartition(b"\n\n")
+                    piece = bytes(events + end)
                     if piece := rest(piece) if rest else piece:
                         sent.append(piece)
                         yield status, headers, piece
-                if not sent:  # the body is empty
-                    yield status, headers, b""
+                if held or not sent:  # the body may be empty
+                    yield status, headers, bytes(held)
                 return
             except RayActorError:
-                if sent and (sent[-1].endswith(DONE) or any(event in sent[-1] for event in LAST_EVENTS) or
-                             dict(headers)["Content-Type"] != "text/event-stream"):
+                if sent and (sent[-1].endswith(DONE) or any(event in sent[-1] for event in LAST_EVENTS)):
                     return  # the response was complete
                 if sent and sent[0].startswith(b"event: "):
                     break  # Rest cannot continue a stream of /v1/responses

@@ -16,7 +16,7 @@ from typing import Any, AsyncIterator, Iterator, Mapping, Sequence
 
 from . import _engine
 from .checks import as_json, text, whole
-from .model import Model, _exception
+from .model import Model, _events, _exception
 from .options import server_options, with_names
 
 LOCAL = {"host": "localhost", "content-type": "application/json"}
@@ -31,7 +31,7 @@ class Service:
     max_queue        maximum number of running and waiting choices; further requests get status 429
     request_work     maximum work to prepare a request (template, tokenization, schema), in internal steps
     request_timeout  maximum duration of a request in seconds
-    log              print a line to stderr for each request; log_texts adds prompts and outputs
+    log              print a line to stderr for each completion and each refused request; log_texts adds their texts
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class Service:
         _engine.serve(model._model, as_json({
             "api_key": text("api_key", api_key), "allowed_hosts": _texts("allowed_hosts", allowed_hosts),
             "allowed_origins": _texts("allowed_origins", allowed_origins),
-            "max_queue": whole("max_queue", max_queue, 0, 2**31 - 1),
+            "max_queue": whole("max_queue", max_queue, 1, 2**31 - 1),
             "request_work": whole("request_work", request_work, 1, 10**15),
-            "request_timeout": whole("request_timeout", request_timeout, 0, 2**31 - 1), "log": bool(log),
+            "request_timeout": whole("request_timeout", request_timeout, 1, 2**31 - 1), "log": bool(log),
             "log_texts": bool(log_texts)}))
         model._service = self
 
@@ -72,12 +72,12 @@ class Service:
         """
         events = None
         try:
-            loop = asyncio.get_running_loop()
+            asyncio.get_running_loop()
         except RuntimeError:  # no event loop, so the reply's methods block
             notifier = None
         else:
-            notifier = self.model._notifier()
-            events = self.model._events[loop]
+            events = _events()
+            notifier = events.notifier
         if not isinstance(body, bytes):
             raise TypeError(f"body has to be bytes, not {type(body).__name__}")
         seed = None if seed is None else whole("seed", seed, 0, 2**64 - 1)

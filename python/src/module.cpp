@@ -121,6 +121,8 @@ std::unique_ptr<Model> open(nb::handle given_path, const std::string& given) {
   load.cache_positions = o.value("cache_tokens", infer::kForMany);
   load.limits = {.max_rows = o.value("max_batch_tokens", size_t{256}),
                  .max_sequences = o.value("max_sequences", size_t{16})};
+  size_t& rows = load.machines.max_logit_rows;
+  rows = std::max(rows, (1 + options.speculate) * load.limits.max_sequences);
   load.machines.n_threads = o.value("threads", size_t{0});
   load.machines.fast = o.value("fast", false);
   if (o.contains("gpu")) load.machines.gpu = o["gpu"].get<int>();

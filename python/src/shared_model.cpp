@@ -109,10 +109,7 @@ infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool
   Json body = Json::parse(text);
   if (chat) return infer::server::parse_chat(body, use.served(), random_seed, text, parse_options(body));
   if (!body.contains("max_tokens") || body["max_tokens"].is_null()) body["max_tokens"] = kMaxTokens;
-  auto request = infer::server::parse_completion(body, use.served(), random_seed, text, parse_options(body));
-  // Undo the parser's reduction of max_tokens to what fits after the longest prompt: shorter prompts leave more space.
-  request.options.max_tokens = body["max_tokens"].get<int64_t>();
-  return request;
+  return infer::server::parse_completion(body, use.served(), random_seed, text, parse_options(body));
 }
 
 std::vector<infer::Request> engine_requests(const SharedModel::Use& use, infer::server::CompletionRequest request) {

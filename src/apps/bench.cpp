@@ -164,12 +164,13 @@ FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch,
   return {apps::median(decode), apps::median(free), apps::median(share)};
 }
 
-/// The hardware that runs a model, and its memory bandwidth (unset if the model is split between CPU and GPU).
+/// The hardware that runs a model, and its memory bandwidth (unset if the model is split between CPU and GPU, or
+/// between ranks).
 struct MemorySpeed {
   nlohmann::ordered_json machines;  ///< fields of the output of --json
   std::string description;          ///< line printed without --json
   std::optional<double> bytes_per_s{};
-  const char* key = nullptr;  ///< name of the bandwidth's field in the output of --json; null if bytes_per_s is unset
+  const char* key = nullptr;  ///< name of the bandwidth's field in the output of --json, if bytes_per_s is set
 };
 
 MemorySpeed measure_memory(const infer::Machines& machines, const infer::MachineOptions& options) {
@@ -311,8 +312,8 @@ int run(const apps::Flags& app, const Options& o) {
     throw core::UsageError(fmt::format("--prompt-tokens {} and --gen-tokens {} exceed the context of {}; lower one",
                                        o.prompt_tokens, o.gen_tokens, model.context()));
   }
-  const MemorySpeed memory =
-      measure_memory(model.machines(), flags.load.machines);  // before weights fill a GPU's memory
+  MemorySpeed memory = measure_memory(model.machines(), flags.load.machines);  // before weights fill a GPU's memory
+  if (ranks.machine() != nullptr) memory.bytes_per_s.reset();                  // the weights are read by all ranks
   if (!o.trace.empty() && !o.ops) throw core::UsageError("--trace requires --ops; add --ops");
   if (o.ops) {
     apps::bench_ops(model, o, memory.bytes_per_s.value_or(1.0));

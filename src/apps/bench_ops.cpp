@@ -235,7 +235,7 @@ void bench_ops(const infer::LoadedModel& model, const BenchOptions& options, dou
   infer::Machine& machine = model.machines().placements.front().machine;
   auto* cpu = dynamic_cast<infer::Cpu*>(&machine);
   if (cpu == nullptr || model.machines().placements.size() > 1) {
-    throw core::UsageError("--ops supports one CPU only; leave out --device, --gpu-layers and --shards");
+    throw core::UsageError("--ops supports one CPU only; leave out --device, --gpu-layers, --shards and WORLD_SIZE");
   }
   const Roofs roofs{bytes_per_s, product_rate(*cpu)};
   Measurement measurement(model, machine, options);

@@ -52,7 +52,7 @@ StepReads step_reads(infer::Runner& runner, int64_t batch) {
   constexpr int64_t kSteps = 8;
   const core::ModelConfig& config = runner.config();
   const auto all = static_cast<double>(runner.load_report().weight_bytes);
-  if (config.n_experts == 0) return {.bytes = all, .experts = 0.0};
+  if (config.n_experts == 0 || !runner.writable()) return {.bytes = all, .experts = 0.0};
   std::vector<infer::Row> rows(std::min(static_cast<size_t>(batch), runner.max_rows()));
   for (infer::Row& row : rows) row.sequence = runner.cache().add_sequence();
   size_t n_taken = 0, n_layers = 0;

@@ -37,10 +37,11 @@ struct BenchOptions {
 /// Throws core::UsageError if a step of the runner cannot decode `batch` sequences together.
 void require_rows(const infer::Runner& runner, int64_t batch);
 
-/// Weights that a decode step reads. Experts to which no row is routed are not counted.
+/// Weights that a decode step reads, without the experts to which no row is routed. A pipeline of ranks, which cannot
+/// be observed, is taken to read all experts.
 struct StepReads {
   double bytes;    ///< bytes of weights, including those of experts
-  double experts;  ///< mean number of experts read per layer with experts; 0 for a dense model
+  double experts;  ///< mean number of experts read per layer with experts; 0 if there are none or they aren't counted
 };
 
 /// Returns the mean reads of a step in which `batch` sequences decode random tokens. The runner's KV cache must be

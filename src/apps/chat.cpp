@@ -2,8 +2,10 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <optional>
 
 #include "apps/text_program.h"
@@ -110,6 +112,7 @@ bool next_line(std::string& line) {
     line += static_cast<char>(c);
     core::require(line.size() <= kMost, "stdin: a line has more than {} bytes; split it", kMost);
   }
+  core::require(std::ferror(stdin) == 0, "cannot read stdin: {}", std::strerror(errno));
   return c != EOF || !line.empty();
 }
 
@@ -149,6 +152,7 @@ int run(const apps::Flags& app, Options& o) {
   if (o.json && !one_shot) throw core::UsageError("--json requires a single turn; add --prompt TEXT");
   apps::complete_generation_options(app, o.generate);
   o.model.load.context = o.generate.context;
+  o.model.load.limits.max_sequences = 1;
   apps::complete_draft_source(o.generate.speculate, o.model.load);
   infer::LoadedModel model = apps::open_model(o.model);
   if (app.count("--max-tokens") == 0) o.generate.max_tokens = model.context();

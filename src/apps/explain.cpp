@@ -8,6 +8,7 @@
 #include "apps/text_program.h"
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/file_status.h"
 #include "core/print_stderr.h"
 #include "infer/machines/machines.h"
 
@@ -67,6 +68,9 @@ int32_t token_of(const data::Tokenizer& tokenizer, const std::string& text) {
 
 int run(const apps::Flags& app, Options& o) {
   if (o.json && app.count("--out") > 0) throw core::UsageError("--json has no page; leave out --out");
+  if (!o.json && !o.activations.empty() && core::without_links(o.activations) == core::without_links(o.page)) {
+    throw core::UsageError(fmt::format("--save and --out both write {}; use two files", core::printable(o.page)));
+  }
   infer::MachineOptions& machines = o.model.load.machines;
   std::optional<infer::Cpu> cpu;
   std::optional<infer::ProfiledMachine> profiled;

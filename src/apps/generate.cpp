@@ -176,6 +176,8 @@ int run(const apps::Flags& app, Options& o) {
   o.model.load.context = o.generate.context;
   // In the worst case, beams share no KV cache blocks and a step copies all of them, which needs two contexts per beam.
   o.model.load.n_contexts = std::ssize(prompts) * std::max<int64_t>(1, 2 * o.generate.beams.width);
+  size_t& most = o.model.load.limits.max_sequences;
+  most = std::min(most, static_cast<size_t>(o.model.load.n_contexts));
   apps::Ranks ranks(app, o.model);
   apps::complete_draft_source(o.generate.speculate, o.model.load);
   infer::LoadedModel model = ranks.open(o.model);

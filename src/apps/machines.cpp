@@ -77,7 +77,7 @@ void add_machine_flags(Flags& app, infer::MachineOptions& flags) {
   app.add_option_function(
       "--cache-memory SIZE",
       [&flags](const std::string& text) { flags.cache_bytes = bytes_of("--cache-memory", text); },
-      "GPU memory for the KV cache, such as 2G (default: all remaining)");
+      "maximum GPU memory for the KV cache, such as 2G (default: what is free)");
   app.add_flag("--fast", flags.fast,
                "BF16 arithmetic for 16-bit weights, and with AVX-512 for attention, on CPUs with fast BF16 "
                "instructions; faster, less precise prefill on GPUs, where the output may depend on the batch");

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <exception>
@@ -107,6 +108,8 @@ void add_draft_flags(Flags& app, infer::LoadOptions& options) {
 
 void complete_draft_source(size_t speculate, infer::LoadOptions& options) {
   if (!options.draft && speculate > 0) options.draft = infer::DraftSource::Auto;
+  size_t& rows = options.machines.max_logit_rows;
+  rows = std::max(rows, (1 + speculate) * options.limits.max_sequences);
 }
 
 core::AdapterPath adapter_path(const char* flag, const std::string& text) {

@@ -34,7 +34,8 @@ void report_repacking(infer::LoadedModel& model);
 
 /// Adds --draft and --draft-model, which require the flag --speculate. The caller must have added --speculate before.
 void add_draft_flags(Flags& app, infer::LoadOptions& options);
-/// Sets --draft to auto if it was not given and `speculate`, the maximum number of draft tokens, is not 0.
+/// Sets --draft to auto if it was not given and `speculate`, the maximum number of draft tokens of a sequence, is not
+/// 0. Also sets machines.max_logit_rows from `speculate` and options.limits.
 void complete_draft_source(size_t speculate, infer::LoadOptions& options);
 
 /// Parses PATH[:SCALE]; the default scale is 1. If `text` as a whole is an existing path, a ":" in it belongs to the

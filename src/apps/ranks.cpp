@@ -76,7 +76,8 @@ uint64_t Ranks::exchanged_bytes(const core::StoredModel& model, int64_t batch) c
   const auto manifest = core::tensor_manifest(model.config);
   bool in_blocks = true;
   for (size_t i = 0; i < manifest.size(); ++i) {
-    const bool rounds = manifest[i].role == core::Role::Wo || manifest[i].role == core::Role::W2;
+    const core::Role role = manifest[i].role;
+    const bool rounds = role == core::Role::Wo || role == core::Role::W2 || role == core::Role::ExpertW2;
     in_blocks = in_blocks && (!rounds || core::info(model.tensors[i].type).block_elements > 1);
   }
   const auto rows = static_cast<size_t>(batch);

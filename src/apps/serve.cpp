@@ -135,6 +135,7 @@ void raise_descriptor_limit() {
 
 int run(const apps::Flags& app, Options& o) {
   infer::LoadOptions& load = o.model.load;
+  infer::server::check_allowed(o.service);
   if (load.cache_positions == 0) load.cache_positions = infer::kForMany;
   apps::Ranks ranks(app, o.model);
   apps::complete_draft_source(o.speculate, o.model.load);

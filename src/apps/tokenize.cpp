@@ -17,7 +17,6 @@
 #include "core/file_status.h"
 #include "core/print_stderr.h"
 #include "core/seconds_since.h"
-#include "core/temporary_path.h"
 #include "core/thread_pool.h"
 #include "data/document_tokens.h"
 #include "data/tokenizers/tokenizer_files.h"
@@ -98,11 +97,9 @@ void check_out(const Options& o) {
 
 void write(const data::Tokenizer& tokenizer, const fs::path& out) {
   if (out.has_parent_path()) core::make_folders(out.parent_path());
-  const core::TemporaryPath made(out.parent_path() / fmt::format(".tokenizer.{}", getpid()));
-  core::make_folders(made.path());
-  tokenizer.write_hf(made.path());
-  core::write_file_atomically(config_beside(out), core::read_text_file(made.path() / "tokenizer_config.json"));
-  core::write_file_atomically(out, core::read_text_file(made.path() / "tokenizer.json"));
+  const data::HfFiles files = tokenizer.to_hf();
+  core::write_file_atomically(config_beside(out), files.config);
+  core::write_file_atomically(out, files.tokenizer);
 }
 
 int train(Options& o) {
@@ -145,7 +142,8 @@ int encode(const Options& o) {
 int decode(Options& o) {
   const auto tokenizer = tokenizer_of(o);
   if (o.ids.empty()) {
-    std::istringstream text(core::read_descriptor(STDIN_FILENO, "stdin", kMaxStdin));
+    // Ends with a space, so that text.eof() is false if the last id is invalid.
+    std::istringstream text(core::read_descriptor(STDIN_FILENO, "stdin", kMaxStdin) + " ");
     o.ids.assign(std::istream_iterator<int32_t>(text), {});
     core::require(text.eof(), "stdin: after {} ids, expected an integer", o.ids.size());
   }

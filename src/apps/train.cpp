@@ -16,8 +16,10 @@
 #include "apps/train_options.h"
 #include "apps/train_report.h"
 #include "core/error.h"
+#include "core/formats/gguf_model.h"
 #include "core/print_stderr.h"
 #include "core/seconds_since.h"
+#include "data/document_tokens.h"
 #include "train/profile/profile.h"
 #include "train/step/repeatable.h"
 
@@ -39,14 +41,15 @@ int run(apps::TrainOptions& o) {
   const apps::TrainData data = apps::read_data(o);
   std::optional<train::MemoryUse> memory;  // created before any parameter, to count all of them
   if (o.profile && !o.session->is_alone()) memory.emplace();
-  o.session->require_same(
-      "flags", fmt::format("{}resume = {}\ndump_grads = {}\n", apps::config_toml(o.config, train::Kept::ByRanks),
-                           o.resume, !o.dump_grads.empty()));
+  o.session->require_same("flags", apps::config_toml(o.config, train::Kept::ByRanks));
   if (o.init && !o.session->is_alone())
     o.session->require_same("model of --init", train::model_digest(core::read_model(*o.init)));
   const train::Source& source = data.dataset->source();
-  o.session->require_same("data", fmt::format("text of {} bytes, digest {}\nvocabulary of {} tokens", source.bytes,
-                                              source.digest, data.dataset->tokenizer().vocab_size()));
+  const data::Tokenizer& tokenizer = data.dataset->tokenizer();
+  data::Digest tokens;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) tokens.add(tokenizer.token_bytes(id));
+  o.session->require_same("data", fmt::format("text of {} bytes, digest {}\nvocabulary of {} tokens, digest {}",
+                                              source.bytes, source.digest, tokenizer.vocab_size(), tokens.hex()));
   // --profile measures with random weights instead of loading --init, except with adapters, which need a base model.
   const bool needs_init = o.init && (!o.profile || o.config.lora_rank > 0);
   train::Trainer trainer(o.config, *data.dataset, needs_init ? *o.init : "", &o.session->world(),
@@ -54,6 +57,10 @@ int run(apps::TrainOptions& o) {
   if (o.profile) {
     apps::print_profile(trainer, memory);
     return 0;
+  }
+  if (trainer.config().lora_rank == 0) {  // throw before the first step if model.gguf cannot be written after the last
+    static_cast<void>(tokenizer.to_gguf());
+    static_cast<void>(core::config_to_gguf(trainer.config().model, source.name));
   }
   trainer.dump(o.dump_batches, o.dump_grads);
   std::optional<train::StepTrace> trace;

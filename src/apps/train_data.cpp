@@ -52,7 +52,7 @@ std::unique_ptr<data::Tokenizer> given_tokenizer(const TrainOptions& o, const Te
   if (o.init && !o.resume) return data::load_tokenizer(*o.init, o.config.model.vocab_size);
   if (o.tokenizer) return chosen_tokenizer(*o.tokenizer, texts, o.config);
   if (!o.resume) return nullptr;
-  auto saved = data::tokenizer_from_hf(o.choice->path / "checkpoints" / "last");
+  auto saved = data::tokenizer_from_hf(o.choice->path / "checkpoints" / "last", o.config.model.vocab_size);
   if (is_chat || o.init || saved->kind() != "character") return saved;
   // A saved character tokenizer may lack characters of a text that has changed, so null requests a new one. resume()
   // reports the change.
@@ -69,7 +69,7 @@ std::unique_ptr<train::Dataset> make_chat_dataset(const TrainOptions& o, const T
                                                     : data::chat_template_named(o.chat_template, tokenizer.get());
   // The checkpoints and the exported model store this template.
   if (!o.chat_template.empty()) tokenizer->set_chat_template(chat.source());
-  if (!data::ChatRenderer(*tokenizer, chat).learns_to_stop()) {
+  if (o.session->is_first() && !data::ChatRenderer(*tokenizer, chat).learns_to_stop()) {
     core::print_stderr(
         "warning: {}: its chat template does not end answers with an end token, so the model will not learn to stop; "
         "select another with --chat-template\n",
@@ -80,7 +80,7 @@ std::unique_ptr<train::Dataset> make_chat_dataset(const TrainOptions& o, const T
 }
 
 std::unique_ptr<train::TextDataset> make_text_dataset(const TrainOptions& o, const Texts& texts) {
-  data::DocumentTokens::Options options{.progress = isatty(STDERR_FILENO) != 0};
+  data::DocumentTokens::Options options{.progress = o.session->is_first() && isatty(STDERR_FILENO) != 0};
   if (o.choice) options.folder = o.choice->path;
   if (!o.tokens_cache.empty()) {
     options.folder = o.tokens_cache;

@@ -11,6 +11,7 @@
 #include "apps/program.h"
 #include "core/error.h"
 #include "core/file_status.h"
+#include "core/formats/family_files.h"
 #include "core/formats/model_files.h"
 #include "core/print_stderr.h"
 #include "data/chat/chat_template.h"
@@ -150,8 +151,9 @@ void complete_shape(TrainOptions& o) {
   if (given("--heads") && !given("--kv-heads")) m.n_kv_heads = m.n_heads;
   if ((given("--dim") || given("--heads")) && !given("--head-dim")) {
     if (m.dim % m.n_heads != 0) {
+      const bool whole_heads = core::info(m.family).latent || core::hf_family(m.family).whole_heads;
       throw core::UsageError(fmt::format("--dim is {}, expected a multiple of --heads {}{}", m.dim, m.n_heads,
-                                         core::info(m.family).latent ? "" : "; or give --head-dim"));
+                                         whole_heads ? "" : "; or give --head-dim"));
     }
     if (!core::info(m.family).latent) m.head_dim = m.dim / m.n_heads;
   }
@@ -273,10 +275,19 @@ void complete_options(TrainOptions& o, const TrainOptions& first, int argc, char
   train::TrainConfig& c = o.config;
   c = train::preset(adapters ? "lora" : first.config.preset);
   if (first.init) {
-    c.model = core::read_model(*first.init).config;
+    const core::StoredModel init = core::read_model(*first.init);
+    core::require(!core::is_llama2c(init.format),
+                  "--init {}: a llama2.c file contains no tokenizer; convert it with export --tokenizer FILE",
+                  init.path);
+    c.model = init.config;
     c.window = std::min(c.window, c.model.context_length);
   }
   find_ranks(o, first.config.mesh);
+  // Compared first, since these flags decide what else the ranks exchange.
+  o.session->require_same(
+      "the command line",
+      fmt::format("resume = {}\ninit = {}\nprofile = {}\ntrace = {}\ndump_grads = {}\n", first.resume,
+                  first.init.has_value(), first.profile, !first.trace.empty(), !first.dump_grads.empty()));
   const bool restarted = resumes_automatically(first, *o.session, dataset);
   if (first.resume || restarted) {
     o.out = first.out;
@@ -293,8 +304,10 @@ void complete_options(TrainOptions& o, const TrainOptions& first, int argc, char
     if (!saved.base.empty()) o.init = saved.base;
     if (o.session->is_alone()) c.threads = static_cast<int>(saved.environment.threads);
   }
+  const train::Precision dtype = c.dtype;
   o.flags = train_flags(o);
   static_cast<void>(o.flags->parse(argc, argv));
+  if (o.resume && c.dtype == train::Precision::Auto) c.dtype = dtype;  // keep the type measured at the first start
   o.request = {.given = [flags = o.flags.get()](const char* flag) { return flags->count(flag) > 0; },
                .typed =
                    [argc, argv](const std::string& flag) {

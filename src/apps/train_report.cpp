@@ -73,7 +73,7 @@ void resume(train::Trainer& trainer, const fs::path& run) {
   if (const train::DeviceKind now = trainer.config().device; now != saved.config.device) {
     change += fmt::format("{}device {} -> {}", change.empty() ? "" : ", ", saved.config.device, now);
   }
-  if (change.empty()) return;
+  if (change.empty() || !trainer.world().is_first()) return;
   core::print_stderr("note: {}: the environment has changed ({}), so the run may not be reproduced bit for bit\n",
                      checkpoint.string(), change);
 }
@@ -90,8 +90,8 @@ void print_packed(const train::ChatDataset& dataset, train::Split split, const c
              100.0 * packed.fullness());
   if (packed.n_cut() == 0) return;
   core::print_stderr(
-      "note: {}: {} conversations exceed the window and were truncated, losing {} tokens of answers; raise --window to "
-      "keep them\n",
+      "note: {}: {} sequences of conversations exceed the window and were truncated, losing {} tokens of answers; "
+      "raise --window to keep them\n",
       name, packed.n_cut(), packed.n_lost());
 }
 
@@ -207,7 +207,7 @@ train::RunOptions begin_run(TrainOptions& o, train::Trainer& trainer, const Trai
   trainer.world().everyone().meet();
   if (o.resume) resume(trainer, o.choice->path);
   write_config(o, trainer);
-  print_data(data);
+  if (o.session->is_first()) print_data(data);
   print_run(o, trainer, data.dataset->tokenizer());
 
   const train::TrainConfig& c = trainer.config();
@@ -243,6 +243,9 @@ void end_run(const train::RunOptions& run, double seconds, const train::Trainer&
   const train::TrainerState& state = trainer.state();
   const double loss = state.best_validation_loss;
   const bool adapters = c.lora_rank > 0;
+  core::require(state.best_step >= 0,
+                "{}: the validation loss was not finite in any evaluation; lower --lr and restart with --force",
+                run.run.string());
   if (trainer.out_of_patience()) {
     fmt::print("no better validation loss in {} evaluations: stopped at step {} of {}\n", c.patience, state.step,
                c.steps);

@@ -56,7 +56,7 @@ uint64_t size_of_file(const fs::path& path) {
 fs::path without_links(const fs::path& path) {
   require_path(path);
   std::error_code error;
-  fs::path result = fs::weakly_canonical(path, error);
+  fs::path result = fs::weakly_canonical(absolute_path(path), error);
   if (error) fail_at("cannot access", path, error);
   return result;
 }
@@ -73,8 +73,11 @@ std::vector<fs::path> files_below(const fs::path& folder) {
   std::error_code error;
   fs::recursive_directory_iterator entry(folder, error);
   for (const fs::recursive_directory_iterator end; !error && entry != end; entry.increment(error)) {
-    if (entry->path().filename().native().starts_with('.')) continue;
-    if (is_plain_file(entry->path())) files.push_back(entry->path());
+    if (entry->path().filename().native().starts_with('.')) {
+      entry.disable_recursion_pending();
+    } else if (is_plain_file(entry->path())) {
+      files.push_back(entry->path());
+    }
   }
   if (error) fail_at("cannot read the folder", folder, error);
   std::sort(files.begin(), files.end());

@@ -31,8 +31,8 @@ void require_path(const std::filesystem::path& path);
 
 [[nodiscard]] std::filesystem::path absolute_path(const std::filesystem::path& path);
 
-/// Returns the regular files in the directory and its subdirectories, sorted, without hidden files. Links to
-/// directories are not followed.
+/// Returns the regular files in the directory and its subdirectories, sorted, without hidden files and directories
+/// (".git"). Links to directories are not followed.
 [[nodiscard]] std::vector<std::filesystem::path> files_below(const std::filesystem::path& folder);
 
 /// Creates the directory and its missing parents. Returns true if the directory did not exist.

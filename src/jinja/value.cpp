@@ -29,6 +29,7 @@ bool same_code(char32_t a, char32_t b) { return code_of(a) == code_of(b); }
 int depth_of(const Value& value) {
   if (const List* list = value.list()) return list->depth;
   if (const Dict* dict = value.dict()) return dict->depth;
+  if (const auto* f = std::get_if<Function>(&value.data); f != nullptr && f->self != nullptr) return depth_of(*f->self);
   return 0;
 }
 

@@ -214,7 +214,7 @@ def test_bench_times_operations(golden_gguf, tmp_path):
 
 def test_bench_ops_rejects_other_flags(golden_gguf):
     assert_refused(run("bench", "--trace", "trace.json", "-m", golden_gguf), 2, "--trace", "--ops")
-    assert_refused(run("bench", "--ops", "--shards", "2", "-m", golden_gguf), 2, "--ops", "--shards")
+    assert_refused(run("bench", "--ops", "--shards", "2", "-m", golden_gguf), 2, "--ops", "--shards", "WORLD_SIZE")
 
 
 def test_bench_rejects_what_it_cannot_measure(golden_gguf, tmp_path):

@@ -182,6 +182,13 @@ def test_incompatible_options_are_rejected(home, published):
            parts=["--validation-fraction has no effect with --eval"])
     write(home / "long.jsonl", [[{"role": "user", "content": TEXT[:300]}, {"role": "assistant", "content": "a"}]] * 3)
     refuse(FAILED, "long.jsonl", "--init", published, parts=["no answer begins within the first 48 tokens"])
+    (home / "strict.jinja").write_text("{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}" +
+                                       TEMPLATE)
+    user, answer = ([{"role": role, "content": "a"}] for role in ("user", "assistant"))
+    write(home / "short.jsonl", [user + answer] * 3)
+    write(home / "system.jsonl", [[{"role": "system", "content": "a"}] + user + answer])
+    refuse(FAILED, "short.jsonl", "--init", published, "--chat-template", home / "strict.jinja", "--eval",
+           home / "system.jsonl", parts=["system.jsonl: line 1", "no system"])
 
 
 def test_validation_on_another_text(home):

@@ -169,6 +169,7 @@ def test_verify_locates_differences_of_gpt_oss(home, run_of_gpt_oss, tensor, pla
     (["--kv-lora-rank", "8"], ["the family llama has no latent attention", "deepseek_v3"]),
     (["--family", "youtu", "--kv-lora-rank", "0"], ["youtu has latent attention, but kv_lora_rank is 0"]),
     (["--family", "youtu", "--head-dim", "4"], ["--head-dim", "latent attention", "--qk-nope-head-dim"]),
+    ([*EXPERTS, "--family", "olmoe", "--head-dim", "10"], ["--head-dim is 10, expected --dim", "the family olmoe"]),
     (["--family", "youtu", "--optimizer", "galore"], ["--optimizer galore", "latent attention"]),
     (["--family", "youtu", "--recompute", "true"], ["--recompute", "latent attention"]),
     (["--family", "youtu", "--rope-scaling", "4"], ["--rope-scaling", "latent attention"]),

@@ -13,12 +13,19 @@ def run(*command):
     return done.stdout
 
 
+PROGRAMS = {path.stem for path in (ROOT / "docs/cli").glob("*.md") if not path.stem.startswith("train-")}
+
+
 def program_of(document):
     return re.search(r"```cpp\n(.*?)```", (ROOT / document).read_text(), re.DOTALL).group(1)
 
 
 def test_documented_programs_run_outside_the_tree(tmp_path):
+    # All that is installed must be built by `make programs`. No program links this library.
+    assert "libfolio_interfaces.a" in run("ninja", "-C", BUILD, "-t", "query", "obj/apps/programs")
     run("cmake", "--install", BUILD, "--prefix", tmp_path / "folio")
+    assert not (tmp_path / "folio/folio").exists()  # the Python module, which only the wheel contains
+    assert {path.name for path in (tmp_path / "folio/bin").iterdir()} == PROGRAMS
     (tmp_path / "main.cpp").write_text(program_of("README.md"))
     (tmp_path / "interfaces.cpp").write_text(program_of("docs/faster_transformer.md"))
     run("cmake", "-S", ROOT / "tests/apps/install", "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={tmp_path / 'folio'}",

@@ -9,7 +9,7 @@ import peft
 import pytest
 import torch
 import transformers
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from published import loss_by_transformers
 from ranks import train_on_ranks
@@ -147,6 +147,25 @@ def test_interrupted_run_is_bit_exact(home):
     for name in ("adapter_model.safetensors", "optimizer.safetensors"):
         parts = [(home / run_name / "checkpoints/last" / name).read_bytes() for run_name in ("cut", "whole")]
         assert parts[0] == parts[1], name
+
+
+def test_run_on_a_padded_vocabulary_resumes(home):
+    learned, base = home / "learned/checkpoints/best", home / "padded"
+    succeed("train", home / "kings.txt", "--tokenizer", "bpe:280", "--layers", "1", "--dim", "16", "--heads", "2",
+            "--hidden-dim", "16", "--context", "32", "--tie-embeddings", "true", "--steps", "1", "--out", home / "learned",
+            *FLAGS, home=home, errors="replace")
+    shutil.copytree(learned.resolve(), base)
+    config = json.loads((base / "config.json").read_text())
+    (base / "config.json").write_text(json.dumps({**config, "vocab_size": config["vocab_size"] + 4}))
+    weights = load_file(base / "model.safetensors")
+    weights["model.embed_tokens.weight"] = np.pad(weights["model.embed_tokens.weight"], ((0, 4), (0, 0)))
+    save_file(weights, base / "model.safetensors", metadata={"format": "pt"})
+    flags = ["--init", base, "--lora-rank", "4", "--steps", "1", *FLAGS]
+    run_dir = home / "on-padded"
+    succeed("train", home / "kings.txt", *flags, "--out", run_dir, home=home, errors="replace")
+    (run_dir / "summary.txt").unlink()  # as if killed at its end
+    done = succeed("train", home / "kings.txt", "--out", run_dir, "--resume", home=home, errors="replace")
+    assert "resumed at step 1" in done.stdout
 
 
 def test_invalid_options_are_rejected_by_name(home):

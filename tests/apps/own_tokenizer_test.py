@@ -1,5 +1,7 @@
 """Tests train --tokenizer bpe:N: transformers and tokenizers give the same ids as the trained tokenizer."""
 
+import json
+import shutil
 import subprocess
 
 import pytest
@@ -47,6 +49,19 @@ def test_tokenizer_from_a_file(home, tmp_path):
     assert "vocabulary 350" in said and "bits per byte" in said
     assert ((tmp_path / "run" / "checkpoints" / "last" / "tokenizer.json").read_bytes()
             == (home / "run" / "checkpoints" / "last" / "tokenizer.json").read_bytes())
+
+
+def test_a_tokenizer_that_gguf_cannot_store_is_refused_before_training(home, tmp_path):
+    tokenizer = home / "run" / "checkpoints" / "last" / "tokenizer.json"
+    data = json.loads(tokenizer.read_text())
+    data["model"]["ignore_merges"] = True
+    data["model"]["merges"].pop()  # so the last token is made only by ignore_merges
+    (tmp_path / "tokenizer.json").write_text(json.dumps(data))
+    shutil.copy(tokenizer.with_name("tokenizer_config.json"), tmp_path)
+    done = run("train", home / "book.txt", "--out", tmp_path / "run", *SMALL_RUN, "--steps", 2,
+               "--tokenizer", tmp_path, home=home)
+    assert_refused(done, FAILED, "GGUF has no name for this pre-tokenizer")
+    assert not (tmp_path / "run").exists()
 
 
 def test_errors_are_one_line(home, tmp_path):

@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+import sound
 
 from chat_model import write_chat_model
 from ranks import TORCHRUN, Ranks
@@ -77,7 +78,15 @@ def test_torchrun_starts_ranks():
 def test_bench_reports_the_number_of_ranks(tmp_path):
     done = text_of(2, tmp_path / "two", "-m", GOLDEN, "-t", 1, "--prompt-tokens", 8, "--gen-tokens", 4, program="bench")
     assert (done["ranks"], done["pipeline_stages"], done["threads"]) == (2, 1, 1)
-    assert done["decode_tokens_per_s"] > 0
+    assert done["decode_tokens_per_s"] > 0 and done["bandwidth_share"] is None
+
+
+def test_bench_counts_no_experts_in_a_pipeline(tmp_path):
+    shape = sound.Shape(family="qwen3_moe", dim=32, hidden=16, layers=2, context=64, experts=16, experts_per_token=3)
+    (tmp_path / "experts.gguf").write_bytes(sound.Gguf(shape).pack())
+    done = text_of(2, tmp_path / "two", "-m", tmp_path / "experts.gguf", "-t", 1, "--prompt-tokens", 8, "--gen-tokens", 4,
+                   "--pipeline-parallel", 2, program="bench")
+    assert done["decode_tokens_per_s"] > 0 and "experts_of_a_layer" not in done["batches"][0]
 
 
 @pytest.mark.parametrize("stages", [1, 2])

@@ -64,6 +64,14 @@ def test_full_stderr_does_not_change_the_exit_code(golden_gguf, full):
     assert run_with(streams, "inspect", "none")[0] == FAILED
 
 
+def test_unreadable_stdin_fails_with_one_line(golden_gguf, tmp_path):
+    folder = os.open(tmp_path, os.O_RDONLY)
+    for call in (("chat", "-m", golden_gguf, "--chat-template", "chatml"), ("tokenize", "encode", "-t", GOLDEN)):
+        code, err = run_with((folder, subprocess.DEVNULL, subprocess.PIPE), *call)
+        assert (code, err) == (FAILED, f"{call[0]}: cannot read stdin: Is a directory\n")
+    os.close(folder)
+
+
 def test_closed_streams_are_not_reused_by_files(golden_gguf, tmp_path):
     for number, closed in enumerate(itertools.product([False, True], repeat=3)):
         out = tmp_path / f"{number}.gguf"

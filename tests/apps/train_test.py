@@ -12,11 +12,11 @@ import termios
 
 import gguf
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from exactness import numbers_of
-from support import (BUILD, FAILED, HANG, LONG, SMALL_RUN, TEXT, WRONG_USAGE, assert_refused, environment, generate, log_of,
-                     run, succeed)
+from support import (BUILD, FAILED, HANG, LONG, SMALL_RUN, TEXT, WRONG_USAGE, assert_refused, environment, export,
+                     generate, log_of, run, succeed)
 
 
 def train(home, *flags, ok=True, **more):
@@ -136,6 +136,28 @@ def test_resume_accepts_the_flags_of_the_start(home, flags):
     refused = train(home, *flags, "--resume", "--dump-grads", home / "g", ok=False)
     assert_refused(refused, WRONG_USAGE, "--dump-grads", "--resume continues after step 2")
     assert "resumed at step 2" in train(home, *flags, "--resume").stdout
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_resume_keeps_the_measured_type(home, dtype):
+    train(home, "--dtype", dtype, "--steps", "2", "--out", home / "r")
+    (home / "r/model.gguf").unlink()  # as if killed before the export
+    assert "resumed at step 2" in train(home, "--dtype", "auto", "--steps", "2", "--out", home / "r", "--resume").stdout
+
+
+def test_run_without_a_finite_validation_loss_fails(home):
+    (home / "z.txt").write_text("Z" + TEXT)
+    succeed("train", home / "z.txt", *SMALL_RUN, "--tie-embeddings", "false", "--steps", "1", "--out", home / "base", home=home)
+    base = (home / "base/checkpoints/best").resolve()
+    weights = load_file(base / "model.safetensors")
+    z = json.loads((base / "tokenizer.json").read_text())["model"]["vocab"]["Z"]
+    weights["model.embed_tokens.weight"][z] = float("nan")  # a token of the validation text only
+    save_file(weights, base / "model.safetensors", metadata={"format": "pt"})
+    done = run("train", home / "cats.txt", "--init", base, "--eval", home / "z.txt", "--window", "16", "--batch-size", "4",
+               "--warmup-steps", "0", "--threads", "1", "--steps", "1", "--out", home / "r", home=home)
+    assert done.returncode == FAILED and done.stderr.count("\n") == 1
+    assert "the validation loss was not finite in any evaluation; lower --lr" in done.stderr
+    assert not (home / "r/summary.txt").exists()
 
 
 def test_force_keeps_the_run_if_gradients_cannot_be_written(home):
@@ -258,6 +280,7 @@ def test_config_keeps_llama_3_rope_scaling(home):
     (["--decay-fraction", "0.5", "--schedule", "linear"], ["--decay-fraction", "--schedule linear"]),
     (["--min-lr", "0", "--schedule", "constant"], ["--min-lr", "--schedule constant"]),
     (["--recompute", "true", "--fused", "false"], ["--recompute", "--fused false"]),
+    (["--recompute", "true", "--family", "qwen3"], ["--recompute", "qwen3"]),
     (["--steps", "5", "--minutes", "1"], ["--steps", "--minutes"]),
     (["--rope-scaling-high", "8"], ["--rope-scaling-high", "--rope-scaling 1"]),
     (["--profile", "--trace", "t.json"], ["--trace", "--profile"]),
@@ -288,9 +311,14 @@ def test_other_rejections(home):
     refuse(FAILED, home / "none.txt", parts=["none.txt", "tinyshakespeare"])
     (home / "nothing").mkdir()
     refuse(FAILED, home / "nothing", parts=["nothing", "no files"])
+    train(home, "--steps", "1", "--out", home / "r")
+    model = export(home / "r/checkpoints/last", home / "model.bin", "--format", "llama2c")
+    refuse(FAILED, text, "--init", model, parts=["--init", "a llama2.c file contains no tokenizer", "export"])
     refuse(FAILED, text, "--context", "5000", "--window", "5000", parts=["5000"])
     refuse(WRONG_USAGE, text, "--context", "32", "--window", "64", parts=["--window", "--context"])
-    refuse(WRONG_USAGE, text, "--window", "16", "--heads", "3", parts=["--heads 3", "--head-dim"])
+    odd = text, "--window", "16", "--heads", "3"
+    refuse(WRONG_USAGE, *odd, "--family", "mistral", parts=["--heads 3", "--head-dim"])
+    refuse(WRONG_USAGE, *odd, "--head-dim", "32", parts=["expected a multiple of --heads 3 in the family llama"])
     assert not (home / "runs").exists()
     if os.geteuid() != 0:  # root can write everywhere
         home.chmod(0o500)

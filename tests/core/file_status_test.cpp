@@ -61,7 +61,8 @@ TEST(FileStatus, ErrorsNameThePathAndTheReason) {
 TEST(FileStatus, ListsRegularFilesRecursively) {
   const TempDir dir;
   fs::create_directories(dir / "b" / "c");
-  for (const char* name : {"b/c/2", "a", "b/1", ".hidden"}) test::write_bytes(dir / name, "x");
+  fs::create_directories(dir / ".git" / "c");
+  for (const char* name : {"b/c/2", "a", "b/1", ".hidden", ".git/3", ".git/c/4"}) test::write_bytes(dir / name, "x");
   ASSERT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);
   fs::create_symlink("none", dir / "nowhere");
   EXPECT_EQ(files_below(dir.path()), (std::vector<fs::path>{dir / "a", dir / "b/1", dir / "b/c/2"}));

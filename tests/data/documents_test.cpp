@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "data/document_tokens.h"
 #include "tests/core/support.h"
+#include "tests/data/support.h"
 
 namespace folio::data {
 namespace {
@@ -22,6 +24,20 @@ TEST(Documents, CountTheBytesReadFromAllFiles) {
   documents.read([&](const Documents::Piece& piece) { n_read.push_back(piece.n_read); });
   EXPECT_EQ(n_read, (std::vector<uint64_t>{19, 19, 19, 19, 37}));
   EXPECT_EQ(documents.n_bytes(), 37U);
+}
+
+// A GGUF of these tokenizers is the same.
+TEST(DocumentTokens, EachTokenizerHasItsOwnFile) {
+  const TempDir dir;
+  write_bytes(dir / "a.txt", " a");
+  const Documents documents({(dir / "a.txt").string()});
+  SentencePieceVocabulary v = test::vocabulary_of({"▁", "a"});
+  for (const SpacePrefix prefix : {SpacePrefix::Normalizer, SpacePrefix::Always}) {
+    v.space_prefix = prefix;
+    const SentencePieceTokenizer tokenizer(v, "the test");
+    const DocumentTokens tokens(documents, summarize(documents), tokenizer, {.folder = dir / "cache", .in_memory = 0});
+    EXPECT_EQ(tokens.view().to_vector(), tokenizer.encode(" a"));
+  }
 }
 
 }  // namespace

@@ -269,6 +269,13 @@ def test_without_a_mistake_all_properties_hold(group):
     assert run(program(group, "mistakes")).returncode == 0
 
 
+def test_a_build_without_exercises_does_not_count_as_set_up(tmp_path):
+    (tmp_path / "CMakeCache.txt").touch()
+    (tmp_path / "build.ninja").write_text("build train: phony\n")  # as of `make demo`
+    assert not any(script.configured(tmp_path, group) for group in (*PLAIN, "modules", "training"))
+    assert all(script.configured(BUILD, group) for group in GROUPS)
+
+
 # ---- The program `row`, which trains a model built from the reader's solutions ----
 
 ROW = re.compile(r"^  (?:Folio's|your) parts +(\d+) +(\d+\.\d+) +(\d+\.\d+)$", re.M)

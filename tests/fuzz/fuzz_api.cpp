@@ -45,11 +45,12 @@ void check_request(const server::CompletionRequest& r, const server::ServedModel
   check(std::ssize(r.prompts) * r.options.n <= served.max_choices, "the choices are limited");
   for (const server::Prompt& prompt : r.prompts) {
     check(!prompt.tokens.empty(), "no prompt is empty");
-    check(std::ssize(prompt.tokens) + r.options.max_tokens <= served.context, "what is asked for fits the context");
+    check(std::ssize(prompt.tokens) < served.context, "a token fits after each prompt");
     for (const int32_t token : prompt.tokens)
       check(token >= 0 && token < served.tokenizer.vocab_size(), "tokens exist");
   }
   check(r.options.max_tokens >= (r.echo ? 0 : 1), "tokens are wanted");
+  check(r.options.max_tokens < served.context, "what is asked for fits the context after some prompt");
   check(!r.top_logprobs || *r.top_logprobs <= 20, "the alternatives are limited");
   check(r.tools == nullptr || r.options.form != nullptr, "calls are held to a form");
   static_cast<void>(infer::Sampler(r.options.sampler, {}, 0));  // throws if a value is out of range

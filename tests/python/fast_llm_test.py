@@ -1,5 +1,6 @@
 """Tests folio.fast_llm, FastLLM's interface: tokens and outputs equal those of folio.Model, and misuse gives errors."""
 
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -58,6 +59,14 @@ def test_defaults_match_fastllm(model, adapter):
     assert adapter.response("ROMEO:", stop_token_ids=[space]) == greedy.split(" ")[0]
     handle = adapter.launch_response(adapter.encode("ROMEO:"), stop_token_ids={space})
     assert fetched(adapter, handle) == adapter.encode(greedy.split(" ")[0])
+
+
+def test_the_models_min_p_is_not_used(adapter, tmp_path):
+    shutil.copytree(support.GOLDEN, tmp_path / "model")
+    (tmp_path / "model" / "generation_config.json").write_text('{"min_p": 1.0}')  # folio.Model would be greedy
+    with folio.Model(tmp_path / "model", threads=1) as model:
+        options = dict(top_k=50, output_token_limit=20, seed=1)
+        assert llm.model(model).response("ROMEO:", **options) == adapter.response("ROMEO:", **options)
 
 
 def test_streaming_and_batches(model, adapter):

@@ -256,7 +256,7 @@ def test_endless_token_iterators_are_rejected(model):
 def test_service_options_are_type_checked(golden_gguf):
     with folio.Model(golden_gguf, threads=1) as model:
         for options in (dict(api_key=3), dict(allowed_hosts="abc"), dict(allowed_origins=[1]), dict(max_queue="many"),
-                        dict(max_queue=-1), dict(request_timeout=1e300), dict(max_queue=2**70)):
+                        dict(max_queue=0), dict(request_timeout=0), dict(request_timeout=1e300), dict(max_queue=2**70)):
             refused(lambda: Service(model, **options), match=next(iter(options)))
         service = Service(model)
         for wrong in (dict(body="text"), dict(body=None), dict(seed=-1), dict(seed=2**70), dict(seed="1")):

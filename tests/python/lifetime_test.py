@@ -44,7 +44,7 @@ def python(golden_gguf, code):
     "async for _ in model.astream(prompts, max_tokens=200): break",
     "await asyncio.gather(*(anext(model.astream(prompts, max_tokens=200)) for _ in range(8)))",
     "reply = Service(model).request('POST', '/v1/completions', body=body); await reply.start()",
-    "model._submit(False, {'prompt': prompts, 'max_tokens': 200}, pieces=True, notifier=model._notifier())",
+    "model._submit(False, {'prompt': prompts, 'max_tokens': 200}, pieces=True, notifier=folio.model._events().notifier)",
     "asyncio.create_task(model.agenerate(prompts * 100, max_tokens=200)); await asyncio.sleep(0)",
 ])
 def test_model_may_be_dropped_while_streaming(golden_gguf, leave):
@@ -74,6 +74,19 @@ def test_model_may_be_dropped_on_a_thread_or_in_a_loop(golden_gguf):
                 thread = threading.Thread(target=held.clear)
                 thread.start()
                 thread.join()
+        asyncio.run(main())
+    """)
+
+
+def test_models_of_a_loop_share_a_descriptor(golden_gguf):
+    python(golden_gguf, """
+        async def main():
+            counts = set()
+            for _ in range(3):
+                with folio.Model(path, threads=1) as model:
+                    await model.agenerate("a", max_tokens=2)
+                    counts.add(len(os.listdir("/proc/self/fd")))
+            assert len(counts) == 1, counts
         asyncio.run(main())
     """)
 

@@ -104,6 +104,19 @@ def test_tasks_share_the_engine(model):
         assert asyncio.run(all_of_them()) == expected
 
 
+def test_a_slow_task_receives_all_pieces(model):
+    async def main():
+        text = ""
+        async for piece in model.astream("ROMEO:", max_tokens=100, seed=1):
+            text += piece
+            while model.statistics["running"] > 0:  # until the last piece was delivered
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.01)
+        return text
+
+    assert asyncio.run(asyncio.wait_for(main(), 60)) == model.generate("ROMEO:", max_tokens=100, seed=1)
+
+
 def test_cancelled_task_ends_its_request(model):
     async def main():
         task = asyncio.create_task(model.agenerate(["ROMEO:"] * 5000, max_tokens=200, seed=1))
@@ -122,6 +135,9 @@ def test_beams_match_the_program(golden_gguf, model):
     assert [text for text, _ in found] == [beam["text"] for beam in json["beams"]]
     assert [score for _, score in found] == pytest.approx([beam["score"] for beam in json["beams"]], abs=0)
     assert model.beam("ROMEO:", 4, n=1, max_tokens=20, length_penalty=0.5) == found[:1]
+    assert model.beam(["a", "ROMEO:"], 4, n=1, max_tokens=20, length_penalty=0.5)[1] == found[:1]
+    with pytest.raises(TypeError, match="best_of"):
+        model.beam("ROMEO:", 4, best_of=5)
 
 
 def test_values_match_transformers(model):
@@ -258,7 +274,7 @@ def test_draft_sources(golden_gguf, model):
         assert drafts.generate(PROMPTS, max_tokens=40, seed=4) == model.generate(PROMPTS, max_tokens=40, seed=4)
     with pytest.raises(folio.Error, match="no module for multi-token prediction"):
         folio.Model(golden_gguf, draft="mtp")
-    with pytest.raises(folio.Error, match="there is no draft model"):
+    with pytest.raises(folio.Error, match="there is no draft model; use .* in Python, draft_model"):
         folio.Model(golden_gguf, draft="model")
     with pytest.raises(ValueError, match="draft is 'beam', but has to be one of auto, ngram, model, mtp"):
         folio.Model(golden_gguf, draft="beam")

@@ -58,6 +58,14 @@ def test_full_replica_is_skipped_within_a_stream(ray_serve):
     assert got == event("Hel") + event("lo") + event(" you", "stop") + DONE
 
 
+def test_pieces_may_end_anywhere(ray_serve):
+    json_head = 200, [("Content-Type", "application/json")]
+    assert body(ray_serve, [json_head, b'{"a":', None], [json_head, b'{"a":', b"1}\n"]) == b'{"a":1}\n'
+    long = event("Hello")
+    got = body(ray_serve, [HEAD, event("Hel") + long[:9], None], [HEAD, long[:20], long[20:], event(" you", "stop") + DONE])
+    assert got == event("Hel") + event("lo") + event(" you", "stop") + DONE
+
+
 def test_broken_stream_of_responses_ends_with_an_error(ray_serve):
     begin, end = (b"event: response.%b\ndata: {}\n\n" % kind for kind in (b"created", b"completed"))
     assert body(ray_serve, [HEAD, begin, None]).startswith(begin + b'data: {"error": ')

@@ -1,6 +1,7 @@
 """Compares folio.runs() and folio.Run with the files of a training run. Also runs python/examples/look_inside.py."""
 
 import json
+import runpy
 import subprocess
 import sys
 import xml.etree.ElementTree
@@ -72,3 +73,4 @@ def test_look_inside_example_draws_pictures(home, tmp_path):
     assert texts["attention"][-1] == "layer 1, head 3"
     assert "the embedding" in texts["logit_lens"] and "layer 1" in texts["logit_lens"]
     assert "ROMEO:" in texts["texts"]
+    xml.etree.ElementTree.fromstring(runpy.run_path(walk)["label"](0, 0, "a\x00\x1b<"))

@@ -65,6 +65,15 @@ def test_errors_match_the_server(served):
     assert head.status == 200 and head.read() == b""
 
 
+@pytest.mark.parametrize("options", [dict(allowed_hosts=["a.example:80"]), dict(allowed_origins=["*"])])
+def test_values_that_no_request_can_match_are_errors(golden_gguf, options):
+    with folio.Model(golden_gguf, threads=1) as model:
+        with pytest.raises(folio.Error, match="expected"):
+            Service(model, **options)
+        service = Service(model, allowed_hosts=["::1"], allowed_origins=["file://", "https://a.example:8443"])
+        assert service.request("GET", "/health", {"host": "[::1]:80"}).status == 200
+
+
 def test_callers_seed_is_the_default(served):
     given = json.loads(ask(served, body=body(), seed=77).read())
     named = json.loads(ask(served, body=body(seed=77), seed=5).read())
@@ -101,6 +110,12 @@ def test_complete_needs_no_key(golden_gguf):
     with folio.Model(golden_gguf, threads=1) as model:
         assert ask(Service(model, api_key="secret"), body=body()).status == 401
         assert model.complete("ROMEO:", max_tokens=3)["usage"]["completion_tokens"] == 3
+
+
+@pytest.mark.parametrize(("options", "part"), [({"messages": "b"}, "twice"), ({"stream": True}, "stream")])
+def test_complete_refuses_what_it_would_ignore(served, options, part):
+    with pytest.raises(TypeError, match=part):
+        served.model.complete("a", **options)
 
 
 def test_complete_fails_if_the_model_is_closed_meanwhile(golden_gguf, monkeypatch):

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/formats/family_files.h"
 #include "train/config/train_config.h"
 
 namespace folio::train {
@@ -77,6 +78,13 @@ std::vector<Rejection> table(const TrainConfig& c, const RunRequest& request) {
       idle({"--rope-scaling-low", "--rope-scaling-high", "--rope-scaling-context"}, !model.rope_scaling.active(),
            "--rope-scaling 1", "raise --rope-scaling"),
 
+      // Shapes that transformers does not load.
+      row(!request.has_model && core::hf_family(model.family).whole_heads && model.dim % model.n_heads != 0,
+          "--dim is {}, expected a multiple of --heads {} in the family {}", model.dim, model.n_heads, family.name),
+      row(!request.has_model && family.qk_norm == core::QkNorm::All && experts && model.query_dim() != model.dim,
+          "--head-dim is {}, expected --dim {} / --heads {} in the family {}", model.head_dim, model.dim, model.n_heads,
+          family.name),
+
       row(c.window > model.context_length, "--window is {}, which exceeds --context {}", c.window,
           model.context_length),
       row(!is_constant && c.min_lr > c.lr, "--min-lr is {}, which exceeds --lr {}", c.min_lr, c.lr),
@@ -110,6 +118,9 @@ std::vector<Rejection> table(const TrainConfig& c, const RunRequest& request) {
       row(mesh.context > 1 && model.latent(),
           "--context-parallel does not support latent attention, which the family {} has; use another mesh",
           family.name),
+      row(mesh.context > 1 && (is_chat || c.across_documents == AcrossDocuments::Mask),
+          "--context-parallel does not support windows of several sequences, which {}; use another mesh",
+          is_chat ? "conversations have" : "--across-documents mask creates"),
       row(lora && ahead,
           "--lora-rank does not support a model with a module of --mtp; remove it with export --layers {}",
           model.n_layers),

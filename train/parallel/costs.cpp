@@ -1,8 +1,10 @@
 #include "train/parallel/costs.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "core/manifest.h"
+#include "train/lora/lora.h"
 #include "train/parallel/parts.h"
 
 namespace folio::train::parallel {
@@ -29,6 +31,7 @@ struct Rank {
 
   void add_activations(Costs& costs) const;
   void add_weights(Costs& costs) const;
+  [[nodiscard]] double optimizer_state(double rows, double columns) const;
   [[nodiscard]] double size(Axis axis) const { return static_cast<double>(mesh.size(axis)); }
   [[nodiscard]] bool has_layer(int64_t layer) const {
     return layer / (c.n_layers / (n_stages * config.mesh.pipeline_chunks)) % n_stages == stage;
@@ -65,8 +68,17 @@ void Rank::add_activations(Costs& costs) const {
   add_sent(costs, "pipeline: activations", n_stages > 1 ? step * sends * own * dim : 0.0);
 }
 
+// Returns the elements of the optimizer's state for a matrix of a layer.
+double Rank::optimizer_state(double rows, double columns) const {
+  if (config.optimizer == OptimizerKind::Muon) return rows * columns;
+  if (config.optimizer == OptimizerKind::AdamW) return 2 * rows * columns;
+  const auto [least, most] = std::minmax(rows, columns);
+  return std::min(static_cast<double>(config.rank), least) * (least + 2 * most);  // a projection, two moments
+}
+
 void Rank::add_weights(Costs& costs) const {
   double sums = 0.0, tied = 0.0, weights = 0.0;
+  const auto adapted = lora::lora_targets(config.lora_targets);
   for (const core::TensorSpec& spec : core::tensor_manifest(c)) {
     const bool is_embedding = spec.role == core::Role::TokenEmbedding;
     const bool here = spec.layer >= 0 ? has_layer(spec.layer)
@@ -78,12 +90,26 @@ void Rank::add_weights(Costs& costs) const {
     piece.tied_ends = false;  // without the copy on the other end stage, which `tied` counts
     const auto copies = static_cast<double>(piece.n_copies(mesh));
     const double bytes = kBytes * static_cast<double>(spec.elements()) / (piece.cut_dim >= 0 ? size(piece.by) : 1.0);
+    if (config.lora_rank > 0) {  // frozen matrices are no parameters of modules; there are only data ranks
+      if (!spec.is_matrix()) costs.parameters += bytes;
+      if (std::ranges::find(adapted, spec.role) == adapted.end()) continue;
+      for (const int64_t n : spec.shape) {
+        const auto rank = static_cast<double>(config.lora_rank), width = static_cast<double>(n);
+        costs.parameters += kBytes * rank * width;
+        costs.gradients += kBytes * rank * width;
+        costs.optimizer += kBytes * optimizer_state(rank, width);
+        sums += kBytes * rank * width * all_reduce_factor(D);
+      }
+      continue;
+    }
     const double owned = bytes / D;  // average per data rank if each parameter has one owner
     costs.parameters += sharded ? owned : bytes;
     if (spec.role == core::Role::SelectionBias) continue;  // it has no gradient
     costs.gradients += zero >= 2 ? owned : bytes;
-    const bool in_muon = config.optimizer == OptimizerKind::Muon && spec.layer >= 0 && spec.shape.size() > 1;
-    costs.optimizer += (in_muon ? 1.0 : 2.0) * (zero >= 1 ? owned : bytes);
+    const auto rows = static_cast<double>(spec.shape[0]), columns = static_cast<double>(spec.elements()) / rows;
+    const bool of_block = spec.layer >= 0 && spec.is_matrix();
+    costs.optimizer +=
+        (of_block ? optimizer_state(rows, columns) / (rows * columns) : 2.0) * (zero >= 1 ? owned : bytes);
     // Sharded blocks send gradients after each microbatch, and weights before its forward and its backward pass.
     // Otherwise, both are sent once per step.
     const double times = sharded ? microbatches : 1.0;

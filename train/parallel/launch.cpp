@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "core/error.h"
+#include "core/file_status.h"
 #include "core/number.h"
 
 namespace folio::train::parallel {
@@ -31,7 +32,9 @@ int64_t number(const char* name, int64_t low, int64_t high) {
   return *value;
 }
 
-int64_t number_or(const char* name, int64_t otherwise) { return variable(name) ? number(name, 0, 1 << 20) : otherwise; }
+int64_t number_or(const char* name, int64_t otherwise, int64_t low = 0, int64_t high = 1 << 20) {
+  return variable(name) ? number(name, low, high) : otherwise;
+}
 
 }  // namespace
 
@@ -40,7 +43,7 @@ std::optional<Launch> launch_from_environment() {
   Launch launch;
   launch.n_ranks = number("WORLD_SIZE", 1, 1 << 16);
   launch.rank = number("RANK", 0, launch.n_ranks - 1);
-  launch.n_on_host = number_or("LOCAL_WORLD_SIZE", launch.n_ranks);
+  launch.n_on_host = number_or("LOCAL_WORLD_SIZE", launch.n_ranks, 1, launch.n_ranks);
   launch.on_host = number_or("LOCAL_RANK", launch.rank);
   if (launch.n_ranks == 1) return launch;
   launch.port = static_cast<uint16_t>(number("MASTER_PORT", 1, 65535));
@@ -69,7 +72,7 @@ c10::intrusive_ptr<c10d::Store> connect_store(const Launch& launch, bool may_ser
 }
 
 std::string first_line(const std::exception& error) {
-  const std::string what = error.what();
+  const std::string what = core::describe(error);
   return what.substr(0, what.find('\n'));
 }
 

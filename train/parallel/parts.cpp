@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/error.h"
 #include "train/parallel/context.h"
 #include "train/parallel/expert.h"
 #include "train/parallel/sharded.h"
@@ -79,6 +80,12 @@ std::shared_ptr<const nn::Parts> rank_parts(const TrainConfig& c, World& world,
   const bool shards = c.mesh.zero == 3 && mesh.size(Axis::Data) > 1;
   // Fused blocks do not support divided layers. They also cache stacked weights, which sharded blocks must not keep.
   if (shards || mesh.size(Axis::Tensor) * mesh.size(Axis::Context) * mesh.size(Axis::Expert) > 1) fusion.blocks = false;
+  if (is_trained && c.recompute && !fusion.blocks && !shards) {
+    throw core::UsageError(fmt::format(
+        "--recompute requires fused blocks: blocks like Llama's, on CPUs, without tensor and context ranks; "
+        "the family is {}, the device {}, the mesh {}; use --recompute false",
+        core::info(c.model.family).name, c.device, to_string(mesh.shape())));
+  }
   return std::make_shared<RankParts>(c, world, fusion, std::move(linears), shards);
 }
 

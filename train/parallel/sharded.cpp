@@ -1,6 +1,7 @@
 #include "train/parallel/sharded.h"
 
 #include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/utils.h>
 
@@ -15,6 +16,29 @@ using torch::Tensor;
 
 // Returns the generator whose state is restored for recomputation, so that dropout drops the same elements again.
 at::Generator generator_of(const Tensor& x) { return at::globalContext().defaultGenerator(x.device()); }
+
+// Turns autocast on or off while this object exists, because it is off in the backward pass. Its cache is off too, as
+// it would keep 16-bit copies of the weights of all blocks.
+class Autocast {
+ public:
+  Autocast(bool on, at::DeviceType type)
+      : type_(type),
+        was_on_(at::autocast::is_autocast_enabled(type)),
+        was_cached_(at::autocast::is_autocast_cache_enabled()) {
+    at::autocast::set_autocast_enabled(type_, on);
+    at::autocast::set_autocast_cache_enabled(false);
+  }
+  ~Autocast() {
+    at::autocast::set_autocast_enabled(type_, was_on_);
+    at::autocast::set_autocast_cache_enabled(was_cached_);
+  }
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  at::DeviceType type_;
+  bool was_on_, was_cached_;
+};
 
 }  // namespace
 
@@ -58,21 +82,23 @@ void ShardedBlockImpl::release() {
 Tensor ShardedBlockImpl::forward(const Tensor& x, const Tensor& starts) {
   if (world_ == nullptr) return inner_->forward(x, starts);
   const Tensor random_state = generator_of(x).get_state();
+  const bool autocast = at::autocast::is_autocast_enabled(x.device().type());
   return with_backward(
       {x},
       [&] {
         gather();
+        const Autocast products(autocast, x.device().type());
         Tensor y = inner_->forward(x, starts);
         release();
         return y;
       },
-      [this, x, starts, random_state](const Tensor& gradient) {
-        return std::vector<Tensor>{backward(x, starts, gradient, random_state)};
+      [this, x, starts, random_state, autocast](const Tensor& gradient) {
+        return std::vector<Tensor>{backward(x, starts, gradient, random_state, autocast)};
       });
 }
 
 Tensor ShardedBlockImpl::backward(const Tensor& x, const Tensor& starts, const Tensor& gradient,
-                                  const Tensor& random_state) {
+                                  const Tensor& random_state, bool autocast) {
   gather();
   at::Generator generator = generator_of(x);
   const Tensor now = generator.get_state();
@@ -84,7 +110,11 @@ Tensor ShardedBlockImpl::backward(const Tensor& x, const Tensor& starts, const T
   std::vector<Tensor> results;
   {
     const torch::AutoGradMode with_grad(true);
-    const Tensor y = inner_->forward(inputs.front(), starts);
+    Tensor y;
+    {  // without grad(), whose products have the types of the forward pass
+      const Autocast products(autocast, x.device().type());
+      y = inner_->forward(inputs.front(), starts);
+    }
     results = torch::autograd::grad({y}, inputs, {gradient});
   }
   generator.set_state(now);

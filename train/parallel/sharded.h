@@ -36,9 +36,9 @@ class ShardedBlockImpl : public nn::BlockImpl {
  private:
   void gather();
   /// Returns the gradient of x, given the output's `gradient`. Adds the weights' gradients, summed over ranks, to the
-  /// gradients that their owners store.
+  /// gradients that their owners store. `autocast`: the forward pass used autocast.
   torch::Tensor backward(const torch::Tensor& x, const torch::Tensor& starts, const torch::Tensor& gradient,
-                         const torch::Tensor& random_state);
+                         const torch::Tensor& random_state, bool autocast);
 
   nn::Block inner_;
   std::vector<Piece> pieces_;

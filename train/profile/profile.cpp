@@ -106,6 +106,17 @@ double operations_of_products(const core::ModelConfig& c, int64_t tokens, bool f
 
 }  // namespace
 
+// Two matrix products in the forward pass and five in the backward pass: four have the width of the queries, three that
+// of the values.
+double attention_operations(const core::ModelConfig& c, int64_t window) {
+  int64_t pairs = 0;  // pairs of a query and a key that it sees, counted twice, as a product's element has two FLOPs
+  for (int64_t layer = 0; layer < c.n_layers + c.n_tokens_ahead; ++layer) {
+    const int64_t seen = c.has_window(layer) ? std::min(c.sliding_window, window) : window;
+    pairs += seen * (2 * window - seen + 1);
+  }
+  return static_cast<double>((4 * c.query_dim() + 3 * c.heads_dim()) * pairs) / static_cast<double>(window);
+}
+
 std::string profile_steps(Trainer& trainer, int64_t steps) {
   constexpr int kWarmUp = 3;
   const TrainConfig& c = trainer.config();
@@ -140,11 +151,8 @@ std::string profile_steps(Trainer& trainer, int64_t steps) {
   }
   const auto n_ranks = static_cast<double>(trainer.world().mesh().shape().n_ranks());
   parts[0].operations = operations_of_products(c.model, trainer.tokens_per_step(), c.lora_rank > 0) / n_ranks;
-  // Attention: two matrix products in the forward pass and five in the backward pass, without the masked half of the
-  // scores. Four products have the width of the queries, three that of the values.
-  const int64_t widths = 4 * c.model.query_dim() + 3 * c.model.heads_dim();
-  parts[1].operations = static_cast<double>(c.model.n_layers * widths * trainer.tokens_per_step()) *
-                        static_cast<double>(c.window + 1) / n_ranks;
+  parts[1].operations =
+      attention_operations(c.model, c.window) * static_cast<double>(trainer.tokens_per_step()) / n_ranks;
   parts.push_back({"autograd, batches", {}, rest});
   parts.push_back({"a step", {}, all, parts[0].operations + parts[1].operations});
 

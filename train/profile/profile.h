@@ -10,6 +10,10 @@
 
 namespace folio::train {
 
+/// Returns the FLOPs of attention in one token's forward and backward pass, in windows of `window` tokens. Counts only
+/// the keys that the mask allows, and the MTP module's block.
+[[nodiscard]] double attention_operations(const core::ModelConfig& config, int64_t window);
+
 /// Returns a table of the parts of a step: milliseconds, percent of the step's time, and percent of the matrix peak
 /// (matrix_peak.h). Trains some warm-up steps, then `steps` unprofiled and `steps` while recording the self times of
 /// operations. CPU only, since GPU operations are asynchronous.

@@ -28,7 +28,10 @@ class MemoryUse final : private c10::Allocator {
     std::atomic<int64_t> now{0}, peak{0};
     void add(int64_t change);
   };
+  struct Header;
   c10::DataPtr allocate(size_t n) override;
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  static void release(void* data);
   void copy_data(void* to, const void* from, size_t n) const override { inner_.copy_data(to, from, n); }
 
   c10::Allocator& inner_;

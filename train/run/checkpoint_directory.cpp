@@ -26,6 +26,8 @@ void point_link(const fs::path& checkpoints, const std::string& link, const std:
       const fs::path temporary = checkpoints / fmt::format(".{}.tmp", link);
       fs::remove(temporary);
       fs::create_directory_symlink(target, temporary);
+      // scp -r, for example, copies a link's folder instead of the link.
+      if (fs::is_directory(fs::symlink_status(checkpoints / link))) fs::remove_all(checkpoints / link);
       fs::rename(temporary, checkpoints / link);
     }
   } catch (const fs::filesystem_error& error) {

@@ -11,7 +11,6 @@
 #include "train/report/matrix_peak.h"
 #include "train/report/progress.h"
 #include "train/report/run_log.h"
-#include "train/step/schedule.h"
 #include "train/step/step_threads.h"
 
 namespace folio::train {
@@ -51,7 +50,7 @@ class Reports {
     entry.tokens = entry.step * trainer_.tokens_per_step();
     entry.loss = result.loss;
     entry.mtp_loss = result.mtp_loss;
-    entry.lr = learning_rate(c, entry.step - 1);
+    entry.lr = result.lr;
     entry.grad_norm = result.grad_norm;
     entry.tokens_per_s =
         static_cast<double>((entry.step - std::exchange(logged_step_, entry.step)) * trainer_.tokens_per_step()) /

@@ -175,8 +175,8 @@ TrainerState Trainer::resume(const fs::path& checkpoint) {
     require(difference.empty(), "{}: the checkpoint was trained with {}: {}; {} or restart with --force",
             checkpoint.string(), what, difference, remedy);
   };
-  require_same(describe_difference(*data::tokenizer_from_hf(checkpoint), dataset_.tokenizer()),
-               "a different vocabulary", "restore the text");
+  const auto tokenizer = data::tokenizer_from_hf(checkpoint, saved.config.model.vocab_size);
+  require_same(describe_difference(*tokenizer, dataset_.tokenizer()), "a different vocabulary", "restore the text");
   const Source &then = saved.source, &now = dataset_.source();
   require_same(then.digest == now.digest
                    ? ""
@@ -303,7 +303,7 @@ std::optional<double> Trainer::measure(double seconds) {
 
 bool Trainer::note_validation_loss(double loss) {
   ++state_.evaluations_since_best;
-  if (std::isnan(loss) || (state_.best_step >= 0 && loss >= state_.best_validation_loss)) return false;
+  if (!std::isfinite(loss) || (state_.best_step >= 0 && loss >= state_.best_validation_loss)) return false;
   state_.best_validation_loss = loss;
   state_.best_step = state_.step;
   state_.evaluations_since_best = 0;

@@ -84,7 +84,7 @@ class Trainer {
   [[nodiscard]] parallel::World& world() const { return *world_; }
   /// Returns this rank's optimizer, which has only the state of the parameters that this rank updates.
   [[nodiscard]] const Optimizer& optimizer() const { return *optimizer_; }
-  /// Records the loss of an evaluation. Returns true if it is the lowest so far.
+  /// Records the loss of an evaluation. Returns true if it is finite and the lowest so far.
   bool note_validation_loss(double loss);
   /// Returns true if patience > 0 and the validation loss has not improved in the last `patience` evaluations.
   [[nodiscard]] bool out_of_patience() const;

@@ -74,7 +74,7 @@ SamplePrompt sample_of(const std::vector<data::StoredConversation>& conversation
   for (const data::StoredConversation& conversation : conversations) {
     const auto answer = std::ranges::find(conversation.messages, data::ChatRole::Assistant, &data::ChatMessage::role);
     const std::vector<data::ChatMessage> asked(conversation.messages.begin(), answer);
-    sample.tokens = renderer.prompt({.messages = asked, .tools = conversation.tools});
+    sample.tokens = renderer.prompt({.messages = asked, .tools = conversation.tools, .where = conversation.where});
     if (std::ssize(sample.tokens) >= window) continue;
     for (const data::ChatMessage& message : asked) {
       sample.before += fmt::format("{}: {}\n", data::chat_role_name(message.role), message.content);

@@ -13,7 +13,7 @@
 namespace folio::train {
 
 /// Approximates U Vᵀ for g = U S Vᵀ by five Newton-Schulz iterations; g is [n, m], or [k, n, m] for k matrices.
-/// Singular values of at least 0.0015 times g's Frobenius norm become 0.68 to 1.21; smaller ones may stay below, and a
+/// Singular values of at least 0.0015 times g's Frobenius norm become 0.68 to 1.20; smaller ones may stay below, and a
 /// matrix of zeros stays zero. Computes in g's type; bfloat16 is precise enough. Source: Jordan et al. 2024, with their
 /// coefficients.
 [[nodiscard]] torch::Tensor orthogonalized(const torch::Tensor& g);

@@ -101,7 +101,8 @@ StepResult train_step(parallel::RankModel& model, Optimizer& optimizer, const Tr
   if (see_gradients) see_gradients();
   // Same coefficient as in clip_grad_norm_; the optimizer applies it to the gradients.
   const double clip_coef = c.clip > 0.0 && result.grad_norm > c.clip ? c.clip / (result.grad_norm + 1e-6) : 1.0;
-  optimizer.step(learning_rate(c, number), clip_coef);
+  result.lr = learning_rate(c, number);
+  optimizer.step(result.lr, clip_coef);
   if (c.balance == Balance::Bias && c.balance_rate > 0.0) {
     for (size_t i = 0; i < chosen.size(); ++i) move_selection_bias(model.mixtures()[i], chosen[i], c.balance_rate);
   }

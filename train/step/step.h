@@ -20,6 +20,7 @@ struct StepLoss {
 };
 struct StepResult : StepLoss {
   double grad_norm;  ///< global gradient norm before clipping
+  double lr;         ///< learning rate of this step
 };
 
 /// Computes the gradients of this rank's part of the batches' mean loss, plus the losses of --balance and --mtp.

@@ -1,5 +1,6 @@
 // Reads and writes byte-level BPE vocabularies in GGUF files. As in llama.cpp, tokenizer.ggml.model is "gpt2", and
 // normal pieces are spelled in the byte-level alphabet.
+#include <algorithm>
 #include <utility>
 
 #include "core/error.h"
@@ -24,6 +25,15 @@ BpeVocabulary::Merge merge_of(std::string_view text, const TextIndex& tokens, co
     if (merge.left >= 0 && merge.right >= 0 && merge.joined >= 0) return merge;
   }
   fail("{}: the merge \"{}\" does not join two tokens into a third", where, printable(text));
+}
+
+// Returns true if ignore_merges changes no tokens, because the merges produce each piece that can be a word.
+bool merges_produce_pieces(const BpeTokenizer& tokenizer) {
+  BpeVocabulary v = tokenizer.vocabulary();
+  v.ignore_merges = !v.ignore_merges;
+  const BpeTokenizer other(std::move(v), tokenizer.kind());
+  return std::ranges::all_of(tokenizer.vocabulary().pieces,
+                             [&](const std::string& piece) { return tokenizer.encode(piece) == other.encode(piece); });
 }
 
 }  // namespace
@@ -56,8 +66,10 @@ BpeTokenizer BpeTokenizer::from_gguf(const core::GgufFile& file) {
 core::GgufMetadata BpeTokenizer::vocabulary_to_gguf() const {
   const BpeVocabulary& v = vocabulary_;
   const PreTokenizerName* pre = name_of(v.pre_tokenizer, v.ignore_merges, v.nfc);
+  if (pre == nullptr && merges_produce_pieces(*this)) pre = name_of(v.pre_tokenizer, !v.ignore_merges, v.nfc);
   core::require(pre != nullptr,
-                "GGUF has no name for this pre-tokenizer {} merges in words that are tokens and {} normalization",
+                "GGUF has no name for this pre-tokenizer {} merges in words that are tokens and {} normalization; use "
+                "another tokenizer",
                 v.ignore_merges ? "without" : "with", v.nfc ? "with" : "without");
   const std::vector<std::string> tokens = to_byte_level(v);
   std::vector<std::string> merges;

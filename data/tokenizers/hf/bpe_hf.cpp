@@ -138,7 +138,7 @@ BpeTokenizer BpeTokenizer::from_hf(const hf::TokenizerFiles& source) {
   return {std::move(v), where};
 }
 
-void BpeTokenizer::write_hf(const std::filesystem::path& directory) const {
+HfFiles BpeTokenizer::to_hf() const {
   BpeVocabulary v = vocabulary_;
   hf::drop_padding(v);  // config.json's vocab_size counts these pieces, but tokenizer.json has no entries for them
   const std::vector<std::string> spelt = to_byte_level(v);
@@ -146,13 +146,13 @@ void BpeTokenizer::write_hf(const std::filesystem::path& directory) const {
   for (const auto& [left, right, joined] : v.merges) {
     merges.push_back(spelt[static_cast<size_t>(left)] + " " + spelt[static_cast<size_t>(right)]);
   }
-  hf::write_files(directory, v, chat_templates(),
-                  {.pieces = spelt,
-                   .merges = std::move(merges),
-                   .ignore_merges = v.ignore_merges,
-                   .normalizer = v.nfc ? Json{{"type", "NFC"}} : Json(),
-                   .pre_tokenizer = pre_tokenizer_of(v.pre_tokenizer),
-                   .decoder = byte_level(true)});
+  return hf::files_of(v, chat_templates(),
+                      {.pieces = spelt,
+                       .merges = std::move(merges),
+                       .ignore_merges = v.ignore_merges,
+                       .normalizer = v.nfc ? Json{{"type", "NFC"}} : Json(),
+                       .pre_tokenizer = pre_tokenizer_of(v.pre_tokenizer),
+                       .decoder = byte_level(true)});
 }
 
 }  // namespace folio::data

@@ -22,10 +22,10 @@ CharTokenizer CharTokenizer::from_hf(const nlohmann::json& tokenizer, const std:
   return from_pieces(hf::pieces_by_id(vocabulary, vocabulary.size(), where), where);
 }
 
-void CharTokenizer::write_hf(const std::filesystem::path& directory) const {
+HfFiles CharTokenizer::to_hf() const {
   Vocabulary v = vocabulary_;
   v.pad = end_of_text();  // transformers needs a padding token to pad a batch
-  hf::write_files(directory, v, chat_templates(), {.pieces = v.pieces, .decoder = {{"type", "Fuse"}}});
+  return hf::files_of(v, chat_templates(), {.pieces = v.pieces, .decoder = {{"type", "Fuse"}}});
 }
 
 }  // namespace folio::data

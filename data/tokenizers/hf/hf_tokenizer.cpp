@@ -4,7 +4,6 @@
 #include <array>
 #include <limits>
 
-#include "core/file_io.h"
 #include "core/json.h"
 
 namespace folio::data::hf {
@@ -201,8 +200,7 @@ std::pair<std::string, std::string> merge_of(const nlohmann::json& entry, const 
   return {text.substr(0, space), text.substr(space + 1)};
 }
 
-void write_files(const std::filesystem::path& directory, const Vocabulary& v, const ChatTemplates& chat_templates,
-                 TokenizerParts parts) {
+HfFiles files_of(const Vocabulary& v, const ChatTemplates& chat_templates, TokenizerParts parts) {
   Json vocabulary = Json::object();
   auto& entries = vocabulary.get_ref<Json::object_t&>();  // appended directly, since operator[] searches linearly
   Json added = Json::array();
@@ -254,8 +252,7 @@ void write_files(const std::filesystem::path& directory, const Vocabulary& v, co
       config["chat_template"].push_back({{"name", name}, {"template", text}});
     }
   }
-  core::write_file_atomically(directory / "tokenizer.json", tokenizer.dump(1) + "\n");
-  core::write_file_atomically(directory / "tokenizer_config.json", config.dump(2) + "\n");
+  return {.tokenizer = tokenizer.dump(1) + "\n", .config = config.dump(2) + "\n"};
 }
 
 }  // namespace folio::data::hf

@@ -82,8 +82,7 @@ struct TokenizerParts {
   Json decoder = nullptr;
 };
 
-/// Writes tokenizer.json, from the vocabulary and `parts`, and tokenizer_config.json, with the chat templates.
-void write_files(const std::filesystem::path& directory, const Vocabulary& vocabulary,
-                 const ChatTemplates& chat_templates, TokenizerParts parts);
+/// Returns tokenizer.json, from the vocabulary and `parts`, and tokenizer_config.json, with the chat templates.
+[[nodiscard]] HfFiles files_of(const Vocabulary& vocabulary, const ChatTemplates& chat_templates, TokenizerParts parts);
 
 }  // namespace folio::data::hf

@@ -229,21 +229,21 @@ class HfReader {
 
 }  // namespace
 
-void SentencePieceTokenizer::write_hf(const std::filesystem::path& directory) const {
+HfFiles SentencePieceTokenizer::to_hf() const {
   SentencePieceVocabulary v = vocabulary_;
   hf::drop_padding(v);
   v.scores.resize(v.pieces.size());
   const bool has_bytes = std::find(v.types.begin(), v.types.end(), PieceType::Byte) != v.types.end();
   const bool is_normalizer = v.space_prefix == SpacePrefix::Normalizer;
-  hf::write_files(directory, v, chat_templates(),
-                  {.pieces = v.pieces,
-                   .merges = merges_of(v),
-                   .unk_token = v.unk < 0 ? Json() : Json(v.pieces[static_cast<size_t>(v.unk)]),
-                   .fuse_unk = true,
-                   .byte_fallback = has_bytes,
-                   .normalizer = is_normalizer ? normalizer_of(v.add_space_prefix) : Json(),
-                   .pre_tokenizer = is_normalizer ? Json() : metaspace_of(v),
-                   .decoder = decoder_of(v.add_space_prefix)});
+  return hf::files_of(v, chat_templates(),
+                      {.pieces = v.pieces,
+                       .merges = merges_of(v),
+                       .unk_token = v.unk < 0 ? Json() : Json(v.pieces[static_cast<size_t>(v.unk)]),
+                       .fuse_unk = true,
+                       .byte_fallback = has_bytes,
+                       .normalizer = is_normalizer ? normalizer_of(v.add_space_prefix) : Json(),
+                       .pre_tokenizer = is_normalizer ? Json() : metaspace_of(v),
+                       .decoder = decoder_of(v.add_space_prefix)});
 }
 
 SentencePieceTokenizer SentencePieceTokenizer::from_hf(const hf::TokenizerFiles& source) {

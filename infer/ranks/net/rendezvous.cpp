@@ -128,9 +128,13 @@ std::vector<std::string> Rendezvous::gather_all(const std::string& own) {
       for (size_t rank = 0; rank < world_.n_ranks; ++rank) {
         if (!here[rank]) missing.push_back(rank);
       }
-      core::fail("rank{} {} of {} did not connect to {} port {} within {} s; start all ranks",
+      const bool is_hidden = world_.n_local < world_.n_ranks && acceptor_.local_endpoint().address().is_loopback();
+      core::fail("rank{} {} of {} did not connect to {} port {} within {} s; start all ranks{}",
                  missing.size() > 1 ? "s" : "", fmt::join(missing, ", "), world_.n_ranks,
-                 core::printable(world_.address), world_.port, world_.timeout.count());
+                 core::printable(world_.address), world_.port, world_.timeout.count(),
+                 is_hidden ? fmt::format(", and set MASTER_ADDR to an address that other hosts can reach, not {}",
+                                         own_address_)
+                           : "");
     }
     Tcp::iostream& other = others_.emplace_back();
     boost::system::error_code error;

@@ -15,8 +15,8 @@ namespace folio::core {
 enum class HfWindow : uint8_t {
   Number,    ///< value of sliding_window; null: no window; if missing: HfFamily::window_size
   Optional,  ///< like Number, but no window if sliding_window is missing
-  Layers,    ///< like Number, in the layers given by layer_types or max_window_layers
-  Switched,  ///< like Layers, but only if use_sliding_window is true
+  Layers,    ///< like Number, in the layers given by layer_types, or those from max_window_layers on
+  Even,      ///< like Number, in the layers given by layer_types, or the even layers below max_window_layers
 };
 
 struct HfFamily {
@@ -25,7 +25,9 @@ struct HfFamily {
   RopePairs pairs = RopePairs::Halves;  ///< pairs that RoPE rotates; matches the row order of Wq and Wk in files
   bool norms_stored_minus_1 = false;    ///< norm weights are stored as weight - 1
   HfWindow window = HfWindow::Number;
+  bool window_switch = false;  ///< there is a window only if use_sliding_window is true
   int64_t window_size = 4096;
+  bool whole_heads = false;      ///< transformers requires hidden_size to be a multiple of num_attention_heads
   int64_t head_dim = 0;          ///< default of head_dim; 0: hidden_size / num_attention_heads
   bool attention_bias = false;   ///< config.json has the key attention_bias, true if q, k and v have biases
   bool ties = false;             ///< default of tie_word_embeddings

@@ -45,6 +45,7 @@ class Cursor {
  public:
   explicit Cursor(const MappedFile& file) : file_(file) {}
 
+  [[nodiscard]] const std::filesystem::path& path() const { return file_.path(); }
   [[nodiscard]] uint64_t offset() const { return offset_; }
   [[nodiscard]] uint64_t remaining() const { return file_.bytes().size() - offset_; }
 
@@ -140,7 +141,10 @@ TensorHeader read_tensor_header(Cursor& in) {
   }
   const auto id = in.number<uint32_t>("a tensor's type");
   const auto type = dtype_from_ggml(id);
-  if (!type) in.fail_here("tensor {} has the unknown type {}", printable(header.view.name), id);
+  if (!type) {
+    fail("{}: tensor {} has the unknown type {}; i-quants such as IQ4_XS are not supported, use Q4_K_M or Q8_0",
+         in.path().string(), printable(header.view.name), id);
+  }
   header.view.type = *type;
   header.offset = in.number<uint64_t>("a tensor's offset");
   return header;

@@ -203,13 +203,14 @@ float gemma_score_scale(const ModelConfig& c) {
   return 1.0F / std::sqrt(static_cast<float>(c.dim / c.n_heads));
 }
 
+// Reads the multipliers of Gemma and Granite. Missing soft caps have llama.cpp's defaults.
 void read_scales(const GgufFile& file, const Keys& key, const FamilyInfo& family, ModelConfig& c) {
   if (family.scales == Scales::Gemma) {
     c.embedding_scale = std::sqrt(static_cast<float>(c.dim));
     c.attention_scale = gemma_score_scale(c);
-    c.logit_cap = file.real(key("final_logit_softcapping"), 0.0F);
+    c.logit_cap = file.real(key("final_logit_softcapping"), family.caps ? 30.0F : 0.0F);
     if (!family.caps) return;
-    c.attention_cap = file.real(key("attn_logit_softcapping"));
+    c.attention_cap = file.real(key("attn_logit_softcapping"), 50.0F);
     require(c.attention_cap > 0.0F && c.logit_cap > 0.0F,
             "{}: the soft caps of scores and logits are {} and {}, but must be positive", file.path().string(),
             c.attention_cap, c.logit_cap);
@@ -295,9 +296,23 @@ void read_heads(const GgufFile& file, const Keys& key, const FamilyInfo& family,
   require(all || (family.rotary_factor != 1.0F && rotated > 0),
           "{}: RoPE over {} of {} dimensions per head is not supported", where, rotated, c.head_dim);
   c.rope_dims = all ? 0 : rotated;
+  // llama.cpp's M-RoPE rotates halves, so its converter reorders the rows of Wq and Wk of glm4.
+  require(c.family != Family::Glm4 || file.find(key("rope.dimension_sections")) == nullptr,
+          "{}: {} (M-RoPE, as in GLM-4.1V) is not supported; use a model without vision", where,
+          key("rope.dimension_sections"));
   const int64_t value_length = file.integer(key("attention.value_length"), c.head_dim);
   require(value_length == c.head_dim, "{}: {} is {}, expected the key length {}", where, key("attention.value_length"),
           value_length, c.head_dim);
+}
+
+// Returns an integer that some GGUFs, such as those of Granite 4.0, list for each layer.
+int64_t of_all_layers(const GgufFile& file, const std::string& key, std::optional<int64_t> fallback = {}) {
+  const GgufValue* value = file.find(key);
+  if (value == nullptr || !std::holds_alternative<GgufArray>(*value)) return file.integer(key, fallback);
+  const auto& list = file.list<int32_t>(key);
+  require(!list.empty() && std::ranges::count(list, list.front()) == std::ssize(list),
+          "{}: {} differs between layers, which is not supported", file.path().string(), key);
+  return list.front();
 }
 
 }  // namespace
@@ -309,7 +324,10 @@ ModelConfig config_from_gguf(const GgufFile& file) {
           "{} is an adapter, not a model: pass its base model, and the adapter with --lora (export: --merge)", where);
   const std::string architecture = file.string("general.architecture");
   const bool experts = file.integer(architecture + ".expert_count", 0) > 0;
-  const bool sigmoid = file.integer(architecture + ".expert_gating_func", kSoftmax) == kSigmoid;
+  // Some GGUFs of GLM-4.7-Flash lack the gating function. Only models with sigmoid scores have a selection bias.
+  const int64_t dense = file.integer(architecture + ".leading_dense_block_count", 0);
+  const bool bias = file.find_tensor(fmt::format("blk.{}.exp_probs_b.bias", dense)) != nullptr;
+  const bool sigmoid = file.integer(architecture + ".expert_gating_func", bias ? kSigmoid : kSoftmax) == kSigmoid;
   const FamilyInfo& family = family_of_gguf(
       architecture, experts, sigmoid ? RouterScore::Sigmoid : RouterScore::Softmax, where + ": the architecture");
   const Keys key(architecture);
@@ -325,9 +343,9 @@ ModelConfig config_from_gguf(const GgufFile& file) {
     require(ahead <= 1, "{}: {} = {} is not supported, expected 0 or 1", where, key(kAheadInGguf), ahead);
     c.n_tokens_ahead = ahead;
   }
-  c.n_heads = file.integer(key("attention.head_count"));
-  c.n_kv_heads = file.integer(key("attention.head_count_kv"), c.n_heads);
-  c.hidden_dim = file.integer(key("feed_forward_length"));
+  c.n_heads = of_all_layers(file, key("attention.head_count"));
+  c.n_kv_heads = of_all_layers(file, key("attention.head_count_kv"), c.n_heads);
+  c.hidden_dim = of_all_layers(file, key("feed_forward_length"));
   read_experts(file, key, family, c);
   c.context_length = file.integer(key("context_length"));
   c.rope_theta = file.real(key("rope.freq_base"), 10000.0F);
@@ -376,6 +394,13 @@ std::string lost_in_gguf(const ModelConfig& c) {
   if (c.latent() && c.n_experts > 0 && c.shared_dim == 0) {
     return fmt::format("llama.cpp does not load a GGUF of architecture {} without shared experts (--shared-experts)",
                        gguf_architecture(c.family));
+  }
+  const bool square = c.n_kv_heads == c.n_heads && c.query_dim() == c.dim;
+  if (info(c.family).qk_norm == QkNorm::All && c.n_experts > 0 && !square) {
+    return fmt::format(
+        "llama.cpp loads a GGUF of architecture {} only with as many key/value heads as heads (--kv-heads), of width "
+        "dim / heads (--head-dim)",
+        gguf_architecture(c.family));
   }
   const int64_t context = as_in_gguf(c).context_length;
   if (context == c.context_length) return {};

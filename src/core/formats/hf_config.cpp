@@ -44,17 +44,17 @@ double rotary_factor(int64_t rotated, int64_t head_dim) {
 // Writes the sliding window as HfWindow specifies. max_window_layers is the number of layers without a window.
 void write_window(const ModelConfig& c, OrderedJson& json) {
   const FamilyInfo& family = info(c.family);
-  const HfWindow window = hf_family(c.family).window;
+  const HfFamily of_hf = hf_family(c.family);
   const bool active = c.sliding_window > 0;
   if (!family.sliding_window) return;
   json["sliding_window"] = active ? OrderedJson(c.sliding_window) : OrderedJson();
-  if (window == HfWindow::Switched) json["use_sliding_window"] = active;
-  if (c.window_period > 1 || family.window_period > 1) {
+  if (of_hf.window_switch) json["use_sliding_window"] = active;
+  if (c.window_period > 1 || family.window_period > 1 || of_hf.window == HfWindow::Even) {
     json["layer_types"] = OrderedJson::array();
     for (int64_t l = 0; l < c.n_layers; ++l) {
       json["layer_types"].push_back(c.has_window(l) ? "sliding_attention" : "full_attention");
     }
-  } else if (window == HfWindow::Switched || window == HfWindow::Layers) {
+  } else if (of_hf.window == HfWindow::Layers) {
     json["max_window_layers"] = active ? 0 : c.n_layers;
   }
 }
@@ -324,7 +324,8 @@ void read_rope(const nlohmann::json& rope, const std::string& where, ModelConfig
 std::vector<bool> layers_with_window(const nlohmann::json& json, const std::string& where, const ModelConfig& c) {
   const FamilyInfo& family = info(c.family);
   const HfWindow window = hf_family(c.family).window;
-  const bool some = window == HfWindow::Switched || window == HfWindow::Layers;
+  const bool even = window == HfWindow::Even;
+  const bool some = even || window == HfWindow::Layers;
   std::vector<bool> windows;
   if ((some || family.window_period > 1) && has(json, "layer_types")) {
     const nlohmann::json& types = json_list(json, "layer_types", where);
@@ -340,9 +341,9 @@ std::vector<bool> layers_with_window(const nlohmann::json& json, const std::stri
   const int64_t period =
       family.window_period == 1 ? 1 : get_or(json, "sliding_window_pattern", where, family.window_period);
   require(period >= 1, "{}: sliding_window_pattern is {}, but must be positive", where, period);
-  const int64_t without = some ? get_or<int64_t>(json, "max_window_layers", where, 28) : 0;
+  const int64_t limit = some ? get_or<int64_t>(json, "max_window_layers", where, 28) : 0;
   for (int64_t l = 0; l < c.n_layers; ++l) {
-    windows.push_back(l >= without && (period == 1 || (l + 1) % period != 0));
+    windows.push_back(even ? l < limit && l % 2 == 0 : l >= limit && (period == 1 || (l + 1) % period != 0));
   }
   return windows;
 }
@@ -369,7 +370,7 @@ void read_window(const nlohmann::json& json, const std::string& where, ModelConf
   c.window_period = family.window_period;
   const HfFamily of_hf = hf_family(c.family);
   if (!family.sliding_window) return;
-  if (of_hf.window == HfWindow::Switched && !get_or(json, "use_sliding_window", where, false)) return;
+  if (of_hf.window_switch && !get_or(json, "use_sliding_window", where, false)) return;
   const bool said = json.contains("sliding_window");
   if (said ? json["sliding_window"].is_null() : of_hf.window == HfWindow::Optional) return;
   const std::vector<bool> windows = layers_with_window(json, where, c);
@@ -417,7 +418,10 @@ void read_deepseek_experts(const nlohmann::json& json, const std::string& where,
   const FamilyInfo& family = info(c.family);
   const bool grouped = has(json, "topk_method") && json["topk_method"] == kMethods[1];
   const char* const method = family.mixture.selection_bias ? kMethods[2] : kMethods[grouped ? 1 : 0];
-  require_only(json, where, "scoring_func", score_name(family));
+  // Published dots.llm1 directories name the method here, which has sigmoid scores.
+  const bool by_method =
+      family.mixture.selection_bias && has(json, "scoring_func") && json["scoring_func"] == kMethods[2];
+  if (!by_method) require_only(json, where, "scoring_func", score_name(family));
   require_only(json, where, "topk_method", method);
   const auto shared = get_or<int64_t>(json, "n_shared_experts", where, 0);
   require(shared >= 0 && shared <= 1 << 10 && c.expert_dim >= 0 && c.expert_dim <= 1 << 20,

@@ -332,6 +332,7 @@ def test_wrong_input_is_one_line(model, tmp_path):
             (["ab", "--patch", "1.ffn"], WRONG_USAGE, "--from"),
             (["ab", "--mean-over", "a"], WRONG_USAGE, "--mean"),
             (["ab", "--token", "ab"], WRONG_USAGE, "2 tokens"),
+            (["ab", "--save", "x", "--out", "./x"], WRONG_USAGE, "--save and --out both write"),
             (["ab", "--json", "--out", tmp_path / "p.html"], WRONG_USAGE, "--out")]:
         assert_refused(run("explain", *flags, "-m", folder, "--out" if code == FAILED else "-t",
                            tmp_path / "p.html" if code == FAILED else 1), code, *parts)

@@ -276,6 +276,22 @@ def test_gguf_export_rejects_what_it_cannot_store(tmp_path):
         assert (log_probabilities(directory, IDS) - by_transformers(model, IDS)).abs().max() <= 1e-4
 
 
+def test_dots1_as_published(tmp_path):
+    directory = random_models.write(random_models.make("dots1"), tmp_path / "m")
+    expected = log_probabilities(directory, IDS[:20])
+    config = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps(config | {"scoring_func": "noaux_tc"}))
+    assert (log_probabilities(directory, IDS[:20]) == expected).all()
+
+
+def test_gguf_of_sigmoid_scores_without_their_key(tmp_path):
+    directory = random_models.write(random_models.make("glm4_moe_lite"), tmp_path / "m")
+    succeed("export", directory, "--out", tmp_path / "m.gguf")
+    gguf_copies.copy(tmp_path / "m.gguf", tmp_path / "old.gguf", without=["deepseek2.expert_gating_func"])
+    expected = log_probabilities(tmp_path / "m.gguf", IDS[:20])
+    assert (log_probabilities(tmp_path / "old.gguf", IDS[:20]) == expected).all()
+
+
 @pytest.mark.parametrize("name", ["mixtral", "qwen3_moe", "dots1"])
 def test_number_of_experts_has_several_keys(tmp_path, name):
     """The key for the number of experts depends on the version of transformers, so num_experts, num_local_experts and

@@ -40,6 +40,13 @@ MODELS = {
     "qwen3_moe": (transformers.Qwen3MoeConfig,
                   dict(head_dim=16, num_experts=16, num_experts_per_tok=4, moe_intermediate_size=20,
                        norm_topk_prob=True)),
+    # Has a window in even layers, which transformers writes to layer_types.
+    "qwen2_moe window": (transformers.Qwen2MoeConfig,
+                         dict(num_experts=8, num_experts_per_tok=3, moe_intermediate_size=24,
+                              shared_expert_intermediate_size=40, use_sliding_window=True, sliding_window=20)),
+    "qwen3_moe window": (transformers.Qwen3MoeConfig,
+                         dict(head_dim=16, num_experts=16, num_experts_per_tok=4, moe_intermediate_size=20,
+                              norm_topk_prob=True, use_sliding_window=True, sliding_window=20)),
     # OLMoE has no grouped queries here, because llama.cpp requires as many KV heads as query heads.
     "olmoe": (transformers.OlmoeConfig, dict(num_experts=8, num_experts_per_tok=3, num_key_value_heads=4)),
     "dots1": (transformers.Dots1Config,

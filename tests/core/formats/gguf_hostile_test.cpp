@@ -158,9 +158,9 @@ TEST_F(GgufHostile, RejectsUnknownTypes) {
     expect_refused(file, "unknown array type " + std::to_string(type));
   }
   file.pairs.clear();
-  for (const uint32_t type : {4U, 5U, 9U, 31U, 999U, UINT32_MAX}) {
+  for (const uint32_t type : {4U, 5U, 9U, 23U, 31U, 999U, UINT32_MAX}) {  // 23: IQ4_XS
     file.tensors = {{.type = type}};
-    expect_refused(file, "tensor w has the unknown type " + std::to_string(type));
+    expect_refused(file, "tensor w has the unknown type " + std::to_string(type) + "; i-quants such as IQ4_XS");
   }
 }
 

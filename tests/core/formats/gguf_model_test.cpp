@@ -73,6 +73,9 @@ TEST(ModelGguf, SaysWhatAFileLoses) {
     config.shared_dim = 0;
     EXPECT_TRUE(test::contains(lost_in_gguf(config), "deepseek2 without shared experts"));
   }
+  ModelConfig olmoe = kGrouped;
+  test::add_experts(olmoe, Family::Olmoe, 4, olmoe.hidden_dim);
+  EXPECT_TRUE(test::contains(lost_in_gguf(olmoe), "olmoe only with as many key/value heads as heads"));
   ModelConfig config = kGrouped;
   EXPECT_EQ(lost_in_gguf(config), "");
   config.family = Family::Mistral;
@@ -80,15 +83,15 @@ TEST(ModelGguf, SaysWhatAFileLoses) {
   EXPECT_TRUE(test::contains(lost_in_gguf(config), "a sliding window; its context length is 20 instead of 33"));
 }
 
-// Without the key, llama.cpp assumes a window of 4096 for Gemma 2 and rejects gpt-oss.
-TEST(ModelGguf, AWindowThatLlamaCppAssumesIsWrittenAndRead) {
+// Without the keys, llama.cpp assumes a window of 4096 and soft caps of 50 and 30 for Gemma 2, and rejects gpt-oss.
+TEST(ModelGguf, WhatLlamaCppAssumesIsWrittenAndRead) {
   const TempDir dir;
   ModelConfig gemma = kGrouped;
   gemma.family = Family::Gemma2;
   gemma.context_length = 8192;
   gemma.window_period = 2;
   gemma.embedding_scale = std::sqrt(static_cast<float>(gemma.dim));
-  gemma.attention_cap = gemma.logit_cap = 30.0F;
+  gemma.attention_cap = gemma.logit_cap = 20.0F;
   ModelConfig gpt = kGrouped;
   test::add_experts(gpt, Family::GptOss, 4, gpt.hidden_dim);
   for (const ModelConfig& config : {gemma, gpt}) {
@@ -98,9 +101,13 @@ TEST(ModelGguf, AWindowThatLlamaCppAssumesIsWrittenAndRead) {
     EXPECT_EQ(file.integer(key), config.context_length);
     EXPECT_EQ(config_from_gguf(file).sliding_window, 0);
     const GgufFile without = changed_gguf(dir / "m", weights, [&](GgufMetadata& metadata, auto&) {
-      std::erase_if(metadata, [&](const auto& entry) { return entry.first == key; });
+      std::erase_if(metadata,
+                    [&](const auto& entry) { return entry.first == key || entry.first.ends_with("capping"); });
     });
-    EXPECT_EQ(config_from_gguf(without).sliding_window, config.family == Family::Gemma2 ? 4096 : 0);
+    const bool assumes = config.family == Family::Gemma2;
+    EXPECT_EQ(config_from_gguf(without).sliding_window, assumes ? 4096 : 0);
+    EXPECT_EQ(config_from_gguf(without).attention_cap, assumes ? 50.0F : 0.0F);
+    EXPECT_EQ(config_from_gguf(without).logit_cap, assumes ? 30.0F : 0.0F);
     ModelConfig whole = config;
     whole.sliding_window = whole.context_length;
     EXPECT_EQ(as_in_gguf(whole).sliding_window, 0) << "as it is read";
@@ -282,9 +289,30 @@ TEST(ModelGguf, RejectsUnsupportedValues) {
   refused("llama.rope.scale_linear", 0.5F, "rope_scaling_factor is 0.5");
   refused("llama.block_count", std::numeric_limits<int64_t>::min(), "llama.block_count is -9223372036854775808");
   refused("llama.attention.head_count", uint32_t{5}, "not a multiple of n_heads 5");
-  refused("llama.attention.head_count", GgufArray{std::vector<int32_t>{4, 4}}, "not an integer");
+  refused("llama.attention.head_count", GgufArray{std::vector<int32_t>{4, 2}}, "differs between layers");
   refused("llama.rope.freq_base", std::numeric_limits<float>::quiet_NaN(), "rope_theta is nan");
   refused("llama.rope.freq_base", uint32_t{10000}, "llama.rope.freq_base is not a floating-point number");
+}
+
+TEST(ModelGguf, RejectsMRopeOfGlm4) {
+  const TempDir dir;
+  ModelConfig glm = kGrouped;
+  glm.family = Family::Glm4;
+  const GgufFile file = changed_gguf(dir / "m", numbered_weights(glm), [](GgufMetadata& metadata, auto&) {
+    set(metadata, "glm4.rope.dimension_sections", GgufArray{std::vector<int32_t>{1, 1, 1, 0}});
+  });
+  EXPECT_ERROR(config_from_gguf(file), "glm4.rope.dimension_sections (M-RoPE, as in GLM-4.1V) is not supported");
+}
+
+TEST(ModelGguf, ReadsValuesListedForEachLayer) {
+  const TempDir dir;
+  const Weights weights = numbered_weights(kGrouped);
+  const GgufFile file = changed_gguf(dir / "m", weights, [](GgufMetadata& metadata, auto&) {
+    set(metadata, "llama.attention.head_count", GgufArray{std::vector<int32_t>{4, 4}});
+    set(metadata, "llama.attention.head_count_kv", GgufArray{std::vector<int32_t>{2, 2}});
+    set(metadata, "llama.feed_forward_length", GgufArray{std::vector<int32_t>{20, 20}});
+  });
+  EXPECT_EQ(config_from_gguf(file), weights.config);
 }
 
 TEST(ModelGguf, NamesEachMissingKey) {

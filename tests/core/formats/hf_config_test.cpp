@@ -127,6 +127,19 @@ TEST_F(HfConfig, RejectsNegativeWidthsOfSharedExperts) {
   }
 }
 
+// In transformers, max_window_layers limits the windows of qwen2_moe to even layers, and qwen3_moe ignores it.
+TEST_F(HfConfig, WindowsOfMixturesAreThoseOfTransformers) {
+  ModelConfig config = kGrouped;
+  test::add_experts(config, Family::Qwen2Moe, 4, 8);
+  config.shared_dim = 12;
+  config.sliding_window = 5;
+  EXPECT_EQ(read("{}", config), config);
+  EXPECT_EQ(read(R"({"layer_types": null})", config).window_period, 2);
+  test::add_experts(config, Family::Qwen3Moe, 4, 8);
+  config.shared_dim = 0;
+  EXPECT_EQ(read(R"({"max_window_layers": 48})", config), config);
+}
+
 TEST_F(HfConfig, RejectsNonObjects) {
   for (const char* text : {"", "[]", "3", "{", R"({"model_type": "llama", "model_type": "llama"})"}) {
     test::write_bytes(dir_ / "config.json", text);

@@ -30,6 +30,7 @@ class ByteTokenizer : public Tokenizer {
   [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
   [[nodiscard]] const std::string& token_bytes(int32_t id) const override { return bytes_.at(static_cast<size_t>(id)); }
   [[nodiscard]] int32_t vocab_size() const override { return static_cast<int32_t>(bytes_.size()); }
+  [[nodiscard]] int32_t bos() const override { return 256; }
   [[nodiscard]] int32_t end_of_text() const override { return 257; }
   [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {}; }
   [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {256}; }

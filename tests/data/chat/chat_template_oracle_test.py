@@ -204,6 +204,7 @@ def test_call_formats_are_detected_from_templates():
         assert [kind for kind, _ in found["call"] if kind != "text"] == ["name", "arguments", "id"][:len(between) + 1], name
         assert (found["separator"] if found["several"] else None) == separator, name
         assert found["only_at_start"] == name.startswith("llama3_"), name
+    assert tool_formats()["gptoss"]["marks"] == "<|channel|><|message|><|end|><|start|>"
 
 
 def test_other_templates_describe_tools_in_text():

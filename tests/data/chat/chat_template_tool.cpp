@@ -117,7 +117,8 @@ Json chat(const Json& request) {
 
 Json format_of_calls(const Json& request) {
   const ChatTemplate chat_template(request.at("template").get<std::string>(), "the file");
-  const ToolFormat format = tool_format(MarkTokenizer(request), chat_template);
+  const MarkTokenizer tokenizer(request);
+  const ToolFormat format = tool_format(tokenizer, chat_template);
   Json call = Json::array();
   for (const CallPiece& piece : format.call) {
     constexpr std::array kKinds{"text", "name", "arguments", "id"};
@@ -134,7 +135,8 @@ Json format_of_calls(const Json& request) {
           {"has_spaces", format.has_spaces},
           {"arguments_as_text", format.arguments_as_text},
           {"in_words", format.in_words},
-          {"has_system", format.has_system}};
+          {"has_system", format.has_system},
+          {"marks", MarkedTokenizer(tokenizer, format.marks).decode(format.marks)}};
 }
 
 Json chosen(const Json& request) {

@@ -94,6 +94,15 @@ TEST(ChatRenderer, RejectsPromptsThatAreNotAPrefix) {
                "f: line 1: t: chat template, line 1: no");
 }
 
+TEST(ChatTemplate, VariablesReplaceDocuments) {
+  const ChatTemplate chat("{{ documents | tojson }}", "t");
+  const RenderOptions options{.variables = R"({"documents": [{"b": "c", "a": 18446744073709551615}]})"};
+  const auto pieces = chat.render(kTwoTurns, "", "", options);
+  std::string text;
+  for (const ChatPiece& piece : pieces) text += piece.text;
+  EXPECT_EQ(text, R"([{"b": "c", "a": 1.8446744073709552e+19}])") << "integers beyond int64 become floats";
+}
+
 TEST(Conversations, ReadsJsonLines) {
   const TempDir dir;
   write_bytes(

@@ -121,7 +121,8 @@ def training(pre):
                                                  special_tokens=[("<|begin|>", 0)])
         tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), template])
     data = json.loads(tokenizer.to_str())
-    data["model"]["ignore_merges"] = pre in ("llama-bpe", "tekken")
+    # For gpt-4o, GGUF cannot store it, but the merges of this vocabulary and of gpt-oss produce all tokens anyway.
+    data["model"]["ignore_merges"] = pre in ("llama-bpe", "tekken", "gpt-4o")
     return json.dumps(data), json.dumps(config | {"chat_template": "{{ messages }}"})
 
 

@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "data/chat/chat_template.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "data/tokenizers/unicode.h"
 #include "tests/core/support.h"
@@ -71,6 +72,7 @@ TEST(PreTokenizer, ErrorsListKnownPreTokenizers) {
                "here: the pre-tokenizer \"default\" is not supported; supported");
   EXPECT_ERROR(pre_tokenizer_named("x", "here"), "gpt-2");
   EXPECT_EQ(name_of(PreTokenizer::Gpt2, true, false), nullptr);
+  EXPECT_EQ(name_of(PreTokenizer::Gpt2, false, true)->name, "olmo");
   EXPECT_EQ(name_of(PreTokenizer::Llama3, false, false)->name, "smaug-bpe");
 }
 
@@ -125,10 +127,33 @@ TEST(Bpe, ParsesUserDefinedButNotSpecialTokens) {
   EXPECT_ERROR(tokenizer.token_bytes(tool + 3), "outside the vocabulary");
 }
 
+// In gpt-oss' vocabulary, <|end|> ends the analysis, and an answer follows.
+TEST(Bpe, EndOfAnAnalysisDoesNotEndTheText) {
+  Vocabulary v;
+  v.pieces = {"<|return|>", "<|call|>", "<|end|>"};
+  v.types.assign(3, PieceType::Control);
+  v.eos = 0;
+  EXPECT_EQ(ends_of_text(v), (std::vector{true, true, false}));
+  v.pieces[1] = "<|user|>";
+  EXPECT_EQ(ends_of_text(v), (std::vector{true, true, true}));
+}
+
+TEST(Bpe, WithoutBosTheBosTokenOfChatTemplatesIsEmpty) {
+  BpeVocabulary v = bpe_of({});
+  const ChatTemplate chat("[{{ bos_token }}]", "the test");
+  const std::vector<ChatMessage> messages{{.role = ChatRole::User, .content = "a"}};
+  EXPECT_EQ(render_chat(BpeTokenizer(v, "the test"), chat, messages, {})[0].text, "[<bos>]");
+  v.bos = -1;
+  EXPECT_EQ(render_chat(BpeTokenizer(v, "the test"), chat, messages, {})[0].text, "[]");
+}
+
 TEST(Bpe, GgufHasNoNameForSomePreTokenizers) {
   BpeVocabulary v = bpe_of({});
-  v.pre_tokenizer = PreTokenizer::Gpt2;
-  v.ignore_merges = true;
+  v.pre_tokenizer = PreTokenizer::O200k;
+  v.ignore_merges = true;  // changes no tokens as long as the merges produce all pieces
+  EXPECT_EQ(test::read_gguf(BpeTokenizer(v, "the test").to_gguf())->encode("ab"),
+            BpeTokenizer(v, "the test").encode("ab"));
+  add(v, "ab");
   EXPECT_ERROR(BpeTokenizer(v, "the test").to_gguf(), "GGUF has no name for this pre-tokenizer");
 }
 
@@ -178,7 +203,10 @@ TEST(Bpe, RejectsInvalidGgufMetadata) {
   }
   EXPECT_ERROR(read("token_type", core::GgufArray{Ids{1}}), "but 1 types");
   EXPECT_ERROR(read("eos_token_id", {}), "the EOS token is -1");
-  EXPECT_FALSE(read("add_bos_token", {})->prefix_tokens() == Ids{0});
+  EXPECT_EQ(read("add_bos_token", {})->prefix_tokens(), Ids());
+  BpeVocabulary v = bpe_of({});
+  v.pre_tokenizer = PreTokenizer::Tekken;
+  EXPECT_EQ(test::read_changed_gguf(BpeTokenizer(v, "the test"), "add_bos_token", {})->prefix_tokens(), Ids{0});
 }
 
 }  // namespace

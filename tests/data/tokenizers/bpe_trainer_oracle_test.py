@@ -136,3 +136,6 @@ def test_errors_are_one_line(tmp_path):
     assert "--force" in tokenize("train", text, "-o", out, code=1) and out.read_text() == "kept"
     tokenize("train", text, "--vocab-size", 257, "-o", out, "--force")
     assert "ids 0 to 256" in tokenize("decode", "-t", out, 257, code=1)
+    for end in ("99999999999", "-", "x"):
+        assert "after 1 ids" in tokenize("decode", "-t", out, text=f"5 {end}", code=1)
+    assert tokenize("decode", "-t", out, text="1 2") == tokenize("decode", "-t", out, 1, 2)

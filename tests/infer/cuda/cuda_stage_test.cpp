@@ -4,6 +4,7 @@
 
 #include "infer/cuda/cuda.h"
 #include "infer/cuda/fuse.h"
+#include "infer/cuda/sample.h"
 #include "tests/infer/cuda/host/emulator.h"
 #include "tests/infer/support.h"
 
@@ -66,6 +67,35 @@ TEST(CudaStage, CacheLeavesMemoryForTheLargestStep) {
     test::run(runner, test::rows_of(runner.cache().add_sequence(), tokens));
     EXPECT_GE(gpu::device_info(0).free_bytes, uint64_t{256} << 20U);
   }
+}
+
+TEST(CudaStage, CacheLeavesMemoryForAllLogitsAndDraws) {
+  const core::StoredModel model = model_of();
+  const DeviceScope small({.memory_bytes = 500'000'000});
+  const auto cache_bytes = [&](size_t max_logit_rows) {
+    const auto cuda = make_cuda({.max_rows = 256, .max_logit_rows = max_logit_rows});
+    const Runner runner(model, *cuda, {.n_sequences = 1'000'000});
+    return static_cast<uint64_t>(runner.cache().n_blocks()) * runner.block_bytes();
+  };
+  const auto vocab_size = static_cast<size_t>(model.config.vocab_size);
+  EXPECT_GT(cache_bytes(64), cache_bytes(256) + gpu::draw_workspace_bytes(192) + 192 * vocab_size * sizeof(float));
+}
+
+TEST(CudaStage, AnglesTakeMemoryOnlyForCachedPositions) {
+  core::StoredModel model = model_of();
+  model.config.context_length = 50'000'000;  // its angles would need more than the memory
+  const DeviceScope small({.memory_bytes = 500'000'000});
+  const auto cuda = make_cuda({.max_rows = 64});
+  EXPECT_EQ(Runner(model, *cuda, {.max_positions = 128}).cache().n_blocks(), 4);
+}
+
+TEST(CudaStage, CacheOfADraftModelLeavesMemoryToTheMainModel) {
+  const core::StoredModel model = model_of();
+  const DeviceScope small({.memory_bytes = 500'000'000});
+  const auto cuda = make_cuda({.max_rows = 64});
+  const Runner draft(model, *cuda, {.n_sequences = 1'000'000, .share = 0.1});
+  const Runner main(model, *cuda, {.n_sequences = 1'000'000});
+  EXPECT_GT(main.cache().n_blocks(), 5 * draft.cache().n_blocks());
 }
 
 TEST(CudaStage, RejectsAQ8Cache) {

@@ -30,10 +30,12 @@ TEST(DeviceError, MessageIsOneLineWithCauseAndRemedy) {
 }
 
 TEST(DeviceError, ThoseOfAStepAreTheMachines) {
+  EXPECT_THROW(fail_no_kernels("A100", 80), MachineError);
   EXPECT_THROW(fail_out_of_memory("A100", 2, 1), MachineError);
   EXPECT_THROW(fail_out_of_memory("capturing a graph", "A100", 1), MachineError);
   EXPECT_THROW(fail_out_of_pinned_memory(1), MachineError);
   EXPECT_THROW(fail_operation("a kernel", "A100", "unspecified launch failure"), MachineError);
+  EXPECT_THROW(fail_lost("a kernel", "A100", "unspecified launch failure"), MachineLost);
 }
 
 }  // namespace

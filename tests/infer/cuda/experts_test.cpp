@@ -346,6 +346,17 @@ TEST(Experts, DoNotDependOnThreadOrder) {
   }
 }
 
+// A grid has at most 65,535 blocks in y and z.
+TEST(Experts, AddsBiasesToMoreAssignmentsThanAGridHasBlocksInY) {
+  Stream stream(0);
+  const size_t n = 65'536;
+  const DeviceMemory x = on_device(stream, std::vector<float>(n, 1.0F));
+  const DeviceMemory biases = on_device(stream, std::vector<float>{2.0F});
+  const DeviceMemory experts = on_device(stream, std::vector<int32_t>(n, 0));
+  add_biases(stream, x.as<float>(), biases.as<float>(), {experts.as<int32_t>(), nullptr}, n, 1);
+  EXPECT_EQ(on_host<float>(stream, x), std::vector<float>(n, 3.0F));
+}
+
 TEST(Experts, CombinesExpertsInOrder) {
   Stream stream(0);
   for (const size_t dim : test::kSizes) {

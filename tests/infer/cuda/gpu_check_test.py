@@ -1,4 +1,5 @@
-"""Tests scripts/gpu_check without a GPU: errors, output of a timed-out step, the table of results, the bundle."""
+"""Tests scripts/gpu_check without a GPU: errors, output of a timed-out step, the table of results, the bundle. Also tests
+for which GPUs scripts/cuda.cmake builds."""
 import importlib.machinery
 import importlib.util
 import json
@@ -106,6 +107,17 @@ def test_incomplete_rows_are_ignored(tmp_path):
     assert "not measured" in (tmp_path / "summary.md").read_text()
 
 
+@pytest.mark.parametrize("present, expected", [("7.5\\n8.6\\n6.1\\n8.6\\n12.0", "86;120"), ("7.5", "")])
+def test_builds_only_for_gpus_that_can_run_the_kernels(present, expected, tmp_path):
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text(f"#!/bin/sh\nprintf '{present}\\n'\n")
+    smi.chmod(0o755)
+    (tmp_path / "test.cmake").write_text(
+        f'set(FOLIO_CUDA OFF)\ninclude({ROOT}/scripts/cuda.cmake)\nfolio_present_gpus(found)\nmessage("found ${{found}}.")\n')
+    done = subprocess.run(["cmake", f"-DNVIDIA_SMI={smi}", "-P", tmp_path / "test.cmake"], capture_output=True, text=True)
+    assert done.stderr == f"found {expected}.\n"
+
+
 @pytest.mark.skipif(has_gpu(), reason="there is a GPU")
 @pytest.mark.skipif(not (BUILD / "cuda_bench").exists() or not (BUILD / "tests/model_check").exists(),
                     reason="this build has no programs for GPUs")
@@ -130,6 +142,12 @@ def test_steps_use_valid_flags(step, tmp_path, monkeypatch):
         done = subprocess.run(argv, capture_output=True, text=True)
         assert done.returncode == 1, (argv, done.stderr)  # 2 would be a usage error
         assert "GPU" in done.stderr, (argv, done.stderr)
+
+
+def test_bundle_requires_a_clone(tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu_bundle, "ROOT", tmp_path)
+    with pytest.raises(SystemExit, match="use a git clone"):
+        gpu_bundle.source_files()
 
 
 @pytest.mark.skipif(not SMOLLM2.exists(), reason="make smollm2 fetches the model")

@@ -93,6 +93,41 @@ TEST_F(AsyncEngineTest, CallbackErrorsEndOnlyTheirRequest) {
   EXPECT_EQ(text_of(*beside), alone(request(4))[0]);
 }
 
+TEST_F(AsyncEngineTest, CallbackErrorsOfACancelledRequestEndOnlyIt) {
+  for (const bool stops : {false, true}) {
+    const auto async = std::make_shared<AsyncEngine>(engine_);
+    const auto gate = test::Gate::after_steps_of(*async);
+    Request failing = request(5);
+    failing.prompt = {1};
+    failing.options.max_tokens = 80;
+    failing.on_end = [](size_t, const GenerateResult&) { throw std::runtime_error("enough"); };
+    gate->close();
+    const auto beside = stream(async, request(4));
+    std::promise<std::exception_ptr> error;
+    const auto on_end = [&](RequestId, const std::exception_ptr& e) { error.set_value(e); };
+    const RequestId id = async->submit({{failing, on_end}}).front();
+    gate->await_thread();
+    if (!stops) async->cancel(id);
+    gate->open();
+    if (stops) async->stop();
+    EXPECT_THROW(std::rethrow_exception(error.get_future().get()), std::runtime_error);
+    if (!stops) {
+      EXPECT_EQ(text_of(*beside), alone(request(4))[0]);
+    }
+  }
+}
+
+TEST_F(AsyncEngineTest, WorkThatLosesTheMachineEndsAllRequests) {
+  AsyncEngine async(engine_);
+  std::promise<std::exception_ptr> error;
+  async.call([&](Engine&) {
+    async.submit({{request(4), [&](RequestId, const std::exception_ptr& e) { error.set_value(e); }}});
+    async.call([](Engine&) { throw MachineLost("gone"); });
+  });
+  EXPECT_THROW(std::rethrow_exception(error.get_future().get()), MachineLost);
+  EXPECT_TRUE(async.loss());
+}
+
 TEST_F(AsyncEngineTest, DamagedWeightsFailEveryRequest) {
   const auto damaged = test::damaged_model(model_.config);
   Engine engine(damaged, cpu_);

@@ -126,12 +126,20 @@ TEST_P(EngineTest, EmptyOutputsReportTheirPrompt) {
   EngineOn engine(GetParam(), model_);
   Request full = drawing(tokens(40), 5);
   full.options.context = 40;
+  full.options.n = 2;
   size_t n = 0;
+  std::vector<size_t> n_at_end;
   full.on_log_probs = [&](std::span<const double> some) { n += some.size(); };
-  const GenerateResult result = results_of(engine, full).front();
-  EXPECT_TRUE(result.tokens.empty());
-  EXPECT_EQ(result.finish_reason, FinishReason::Length);
-  EXPECT_EQ(n, 39U);
+  full.on_end = [&](size_t, const GenerateResult&) { n_at_end.push_back(n); };
+  for (const GenerateResult& result : results_of(engine, full)) {
+    EXPECT_TRUE(result.tokens.empty());
+    EXPECT_EQ(result.finish_reason, FinishReason::Length);
+  }
+  EXPECT_EQ(n_at_end, (std::vector<size_t>{39, 39})) << "each choice ends after the report";
+  const RequestId cancelled = engine.add(full);
+  engine.cancel(cancelled);
+  EXPECT_EQ(engine.take_all(cancelled).back().finish_reason, FinishReason::Interrupted);
+  EXPECT_EQ(n_at_end.size(), 4U);
 }
 
 TEST_P(EngineTest, ObserversSeeOnlyTheirRequest) {

@@ -177,6 +177,25 @@ TEST_P(ExplainShape, ShapesOfProductsHaveTheCountedMultiplyAdds) {
   }
 }
 
+// Each row uses all experts, so that the step reads all weights.
+TEST_P(ExplainShape, EachWeightIsCountedOnce) {
+  core::ModelConfig c = GetParam().config;
+  c.experts_per_token = c.n_experts;
+  c.groups_per_token = c.expert_groups;
+  const core::StoredModel model = test::random_model_of({.name = "", .config = c, .type = GetParam().type});
+  Cpu cpu({.n_threads = 1});
+  ProfiledMachine machine(cpu);
+  Runner runner(model, machine);
+  static_cast<void>(explain(runner, tokenizer(), {1, 2, 3}, {.profiled = &machine}));
+  uint64_t bytes = 0;
+  const auto manifest = core::tensor_manifest(c);
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    if (manifest[i].role == core::Role::TokenEmbedding && !c.tie_embeddings) continue;  // only some rows are read
+    bytes += model.tensors[i].bytes.size();
+  }
+  EXPECT_EQ(machine.profile.total().weight_bytes, bytes);
+}
+
 TEST(ExplainLogits, ThatAreNotFiniteAreAnError) {
   const core::StoredModel model = test::damaged_model(test::small_shapes()[1].config);
   Cpu cpu({.n_threads = 1});

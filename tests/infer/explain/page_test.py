@@ -499,6 +499,14 @@ def test_experiments_ask_the_server(served):
     expect(page.locator("#effect")).to_be_visible()
     assert asked[3][1] == {"prompt": prompt, "mean": ["2"]}
 
+    page.route("**/v1/explain", lambda route: None)  # no answer
+    page.locator("#run").click()
+    with page.expect_event("requestfailed"):  # "Start over" cancels the experiment
+        page.locator("#undo").click()
+    expect(page.locator("#run")).to_be_enabled()
+    expect(page.locator("#form-wrong")).to_have_text("")
+    expect(page.locator("#effect")).to_be_hidden()
+
 
 def test_patches_ask_the_server(served):
     data, _ = explanation()
@@ -565,10 +573,10 @@ def test_the_page_of_a_server_asks_for_a_text(served):
     expect(page.locator("#text .token")).to_have_count(9)
     expect(page.locator("#ask .wrong")).to_have_text("")
     assert selected_row(page) == 8 and page.url.endswith("/explain#" + ",".join(str(one["id"]) for one in first["tokens"]))
-    page.evaluate("location.hash = '#5,6'")
+    page.evaluate("location.hash = '#5,,6'")
     page.reload()
     expect(page.locator("#text .token")).to_have_count(4)
-    assert asked == [{"prompt": "too long"}, {"prompt": "The cat"}, {"prompt": [5, 6]}] and selected_row(page) == 3
+    assert asked == [{"prompt": "too long"}, {"prompt": "The cat"}, {"prompt": [5, None, 6]}] and selected_row(page) == 3
 
 
 @pytest.mark.skipif(not (BUILD / "explain").exists(), reason="build/explain is not built")

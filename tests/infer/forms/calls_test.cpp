@@ -22,9 +22,9 @@ const char* const kBoth =
                              "additionalProperties": false, "type": "object"})";
 const char* const kNone = R"({"type": "object", "additionalProperties": false})";
 
-std::shared_ptr<Form> form_of(CallsForm calls) {
+std::shared_ptr<Form> form_of(CallsForm calls, data::Thinking thinking = data::Thinking::None) {
   if (calls.functions.empty()) calls.functions = {{"weather", kCity}, {"time", kNone}};
-  FormOptions options{.kind = FormOptions::Kind::Calls};
+  FormOptions options{.kind = FormOptions::Kind::Calls, .thinking = thinking};
   options.calls = std::make_shared<CallsForm>(std::move(calls));
   return make_form(options, test::all_bytes());
 }
@@ -78,6 +78,21 @@ TEST(Calls, BeginTheAnswerWithoutATrigger) {
   EXPECT_TRUE(test::takes(*form, "{\"name\" is a key"));
   EXPECT_TRUE(test::takes(*form, " {\"name\": \"x"));
   EXPECT_EQ(form->after(form->start(), "{\"name\": \"x"), Form::kDead);
+}
+
+// The server's reader drops reasoning and the newlines after it, so what follows begins the answer.
+TEST(Calls, BeginTheAnswerAfterReasoning) {
+  using enum data::Thinking;
+  for (const auto& [thinking, begin] : {std::pair(Begun, "r"), {Possible, "<think>r"}, {Possible, " <think>r"}}) {
+    const auto form = form_of({.format = llama()}, thinking);
+    for (const char* end : {"</think>", "</think>\n", "</think>\n\n\n"}) {
+      const std::string reasoning = std::string(begin) + end;
+      EXPECT_TRUE(test::takes(*form, reasoning + "an answer"));
+      EXPECT_EQ(form->after(form->start(), reasoning + "{\"name\": \"x"), Form::kDead) << reasoning;
+    }
+    const std::string call = "{\"name\": \"time\", \"parameters\": {}}";
+    EXPECT_EQ(test::takes(*form, begin + ("</think>\n" + call)), begin[0] != ' ');
+  }
 }
 
 TEST(Calls, OrAnAnswerWithItsOwnForm) {

@@ -112,5 +112,29 @@ TEST(Form, EvictsStatesIfMemoryIsFull) {
   EXPECT_EQ(form->after(form->start(), "abc"), Form::kDead);
 }
 
+TEST(Form, RejectsVocabulariesWithHugeTokens) {
+  EXPECT_EQ(test::refusal([] {
+              static_cast<void>(test::tree_of({"a", std::string(4097, 'b')}));
+            }),
+            "the vocabulary has a token of 4097 bytes, but structured output needs tokens of at most 4096");
+}
+
+TEST(Form, ForgettingDoesNotCountTheStepsOfTheQueryBefore) {
+  std::shared_ptr<Form> form;
+  const auto fails = [&](size_t most_steps) {
+    return !test::refusal([&] {
+              const auto tokens = test::all_bytes();
+              Grammar grammar;
+              const Grammar::Rule rule = grammar.declare();
+              grammar.define(rule, grammar.bytes('a', 'b'));
+              grammar.finish(rule, tokens->bytes());
+              form = std::make_shared<Form>(std::move(grammar), tokens, Form::kMostBytes, most_steps);
+              static_cast<void>(form->allowed(form->start()));
+            }).empty();
+  };
+  for (size_t most_steps = 1; fails(most_steps); ++most_steps) continue;  // ends with a form that has no steps left
+  EXPECT_EQ(form->forget(form->start()), form->start());
+}
+
 }  // namespace
 }  // namespace folio::infer::forms

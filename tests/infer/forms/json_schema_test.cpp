@@ -69,6 +69,7 @@ TEST(JsonSchema, NumbersAreComparedAsDecimals) {
          {"0.09", "2.51", "0", "-1", "3", "10", "1e1", "1e-2", "9e-2", "2.6e0", "0.15e1", "15e-1", "2.5000001"});
   expect(R"({"type":"number","exclusiveMinimum":0})", {"0.1", "1e-307", "5", "0.001", "1e307"},
          {"0", "0.0", "-0.0", "-1", "1e-308", "1e308"});
+  expect(R"({"type":"number","exclusiveMaximum":1e-330})", {"0", "-1"}, {"1e-300", "1"});  // 1e-330 is no double
   expect(R"({"type":"number","exclusiveMaximum":1})", {"0.9999999999999999", "-5"},
          {"0.99999999999999999", "1", "1.0"});
 }
@@ -99,6 +100,9 @@ TEST(JsonSchema, ErrorsLocateUnsupportedKeywords) {
   EXPECT_EQ(refusal(R"({"$ref":"other.json"})"),
             "#: '$ref' \"other.json\" is not supported; only \"#\" and \"#/…\" are");
   EXPECT_EQ(refusal(R"({"minimum":"1"})"), "#: this value of 'minimum' is not supported");
+  EXPECT_EQ(refusal(R"({"minLength":10000000})"), "#: 'minLength' exceeds 9999999");
+  EXPECT_EQ(refusal(R"({"properties":{"a":{"$ref":"#/properties/a"}}})"),
+            "the rule #/properties/a is left-recursive, which is not supported; use a repetition");
   EXPECT_EQ(refusal(R"({"$schema":"http://localhost/mine.json"})"),
             "#: '$schema' \"http://localhost/mine.json\" is not supported; only drafts of json-schema.org are");
   for (const char* schema :
@@ -159,10 +163,36 @@ TEST(JsonSchema, RejectsSchemasThatGrowTooLarge) {
       {R"({"pattern":"(a|b)*a(a|b){20}","maxLength":100})", "too large to combine with other constraints"},
       {fmt::format(R"({{"allOf":[{}]}})", patterns), "more than 10000 states when combined with the other constraints"},
       {R"({"pattern":"^\\p{L}*$","maxLength":5000})", "too large to combine with other constraints"},
+      {R"({"$ref":"#/$defs/Pet","$defs":{
+           "Pet":{"discriminator":{"propertyName":"kind"},"oneOf":[{"$ref":"#/$defs/Cat"}]},
+           "Cat":{"allOf":[{"$ref":"#/$defs/Pet"},{"properties":{"kind":{"const":"cat"}}}]}}})",
+       "#/$defs/Pet: refers to itself or is nested too deeply"},
   };
   for (const auto& [schema, message] : cases) {
     EXPECT_NE(refusal(schema).find(message), std::string::npos) << schema.substr(0, 200) << ": " << refusal(schema);
   }
+}
+
+// The first properties that the branches share contain the oneOf again and don't distinguish them; `op` does.
+TEST(JsonSchema, BranchesOfOneOfMayContainIt) {
+  const auto trees = [](std::string_view discriminator, std::string_view left) {
+    return fmt::format(R"({{"$ref":"#/$defs/E","$defs":{{
+        "E":{{"oneOf":[{{"$ref":"#/$defs/A"}},{{"$ref":"#/$defs/M"}},{{"$ref":"#/$defs/N"}}]{}}},
+        "A":{{"type":"object","required":["l","op"],"properties":{{"l":{{"$ref":"#/$defs/E"}},"op":{{"const":"+"}}}}}},
+        "M":{{"type":"object","required":["l","op"],"properties":{{"l":{},"op":{{"const":"*"}}}}}},
+        "N":{{"type":"object","properties":{{"op":{{"const":"n"}}}},"required":["op"]}}}}}})",
+                       discriminator, left);
+  };
+  for (const char* discriminator : {"", R"(,"discriminator":{"propertyName":"op"})"}) {
+    for (const char* left : {R"({"$ref":"#/$defs/E"})", R"({"anyOf":[{"$ref":"#/$defs/E"},{"type":"null"}]})"}) {
+      expect(trees(discriminator, left), {R"({"l":{"l":{"op":"n"},"op":"*"},"op":"+"})"},
+             {R"({"l":{"op":"n"},"op":"-"})"});
+    }
+  }
+  EXPECT_EQ(refusal(R"({"oneOf":[{"type":"object","required":["n"],"properties":{"n":{"$ref":"#"}}},
+                                 {"type":"object","required":["n"],"properties":{"n":{"$ref":"#"}}}]})"),
+            "#: 'oneOf' is only supported if no value can match two branches, but branches 0 and 1 may overlap; use "
+            "'anyOf'");
 }
 
 TEST(JsonSchema, EquivalentSchemasShareStates) {

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <thread>
 
+#include "core/formats/adapter_files.h"
 #include "core/formats/model_files.h"
 #include "core/utf8.h"
 #include "tests/core/thread_states.h"
@@ -82,6 +83,36 @@ fs::path chatting_model(const fs::path& folder) {
                 R"({% endfor %}{% if add_generation_prompt %}assistant: {% endif %}",)");
   std::ofstream(folder / "chatting" / "tokenizer_config.json") << config;
   return folder / "chatting";
+}
+
+// Writes an adapter of the golden model that changes its outputs.
+void write_random_adapter(const fs::path& folder) {
+  const core::ModelConfig config = core::read_model(FOLIO_GOLDEN).config;
+  const core::AdapterInfo info{.rank = 2, .alpha = 2.0, .targets = {core::Role::W2}, .base = ""};
+  core::Adapter adapter{.path = "", .parts = {}};
+  for (int64_t layer = 0; layer < config.n_layers; ++layer) {
+    const auto n_values = [&](int64_t size) { return static_cast<size_t>(info.rank * size); };
+    adapter.parts.push_back({.role = core::Role::W2,
+                             .layer = layer,
+                             .rank = static_cast<size_t>(info.rank),
+                             .scale = info.scale(),
+                             .a = test::random_floats(n_values(config.hidden_dim), 1),
+                             .b = test::random_floats(n_values(config.dim), 2)});
+  }
+  core::write_adapter(folder, config, adapter, info);
+}
+
+TEST(FastLlm, AppliesAdaptersAndRejectsDrafts) {
+  const test::TempDir folder;
+  write_random_adapter(folder.path());
+  const LoadOptions options{.adapters = {{.path = folder.path()}}};
+  LoadedModel alone = LoadedModel::open(FOLIO_GOLDEN, options);
+  Model adapted(FOLIO_GOLDEN, options), base(FOLIO_GOLDEN);
+  const GenerationConfig config{.output_token_limit = 40};
+  const std::string text = adapted.Response("ROMEO:", {}, config);
+  EXPECT_EQ(text, alone.generate("ROMEO:", options_of(config)).text);
+  EXPECT_NE(text, base.Response("ROMEO:", {}, config));
+  EXPECT_ERROR(Model(FOLIO_GOLDEN, {.draft_model = FOLIO_GOLDEN}), "leave out draft and draft_model");
 }
 
 TEST(FastLlm, HandlesMatchGenerate) {

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "tests/core/support.h"
+#include "tests/infer/engine/texts.h"
 #include "tests/infer/ranks/kinds.h"
 
 namespace folio::infer {
@@ -49,6 +50,20 @@ TEST(Shards, RejectsMoreShardsThanTiles) {
   EXPECT_ERROR(ShardedCpu(2, {.n_threads = 1}, core::memory_nodes())
                    .load(model, {.layers = {0, 2}, .rank = 1, .n_ranks = 3}, CacheType::F32),
                "cannot be rank 1 of 3");
+}
+
+// One of two shards has no rows of Wk and Wv, but must round the adapter of their input like the other one.
+TEST(Shards, AdaptersMatchOneCpuIfAShardHasNoKeys) {
+  const core::ModelConfig config = test::config_of(core::Family::Llama, 37, 64, 2, 4, 1, 96, 96);
+  const core::StoredModel model = test::random_model_of({"one_tile_of_keys", config, core::DType::Q8_0});
+  const auto logits_of = [&](Machine& machine) {
+    Runner runner(model, machine);
+    const int32_t adapter = runner.load_adapter(test::random_adapter(config, 5, 4));
+    return test::run(runner, test::rows_of(runner.cache().add_sequence(adapter), test::random_tokens(9, 2, 37)));
+  };
+  Cpu one({.n_threads = 1});
+  ShardedCpu two(2, {.n_threads = 1}, core::memory_nodes());
+  EXPECT_TRUE(test::same_bits(logits_of(two), logits_of(one)));
 }
 
 TEST(Shards, FailedShardEndsTheBarrierForAll) {

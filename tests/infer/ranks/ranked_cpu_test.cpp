@@ -475,6 +475,9 @@ TEST(Rendezvous, NamesThoseThatDoNotCome) {
   EXPECT_NE(rank_2.get().find("rank 2 of 4 got no response from rank 0"), std::string::npos);
   EXPECT_ERROR(Rendezvous(rank_configs({.n_ranks = 2}, std::chrono::seconds(1))[1]),
                "rank 1 of 2 could not reach rank 0");
+  RankConfig alone = rank_configs({.n_ranks = 2}, std::chrono::seconds(1))[0];
+  alone.n_local = 1;  // rank 1 is on another host
+  EXPECT_ERROR(Rendezvous(alone).gather("0"), "an address that other hosts can reach, not 127.0.0.1");
 }
 
 TEST(Rendezvous, RejectsDuplicateRanksAndOtherCounts) {

@@ -277,6 +277,10 @@ TEST(Sampler, PresenceAndFrequencyCountGeneratedTokens) {
   EXPECT_EQ(sampler.sample(logits, history, 0), 1);
   EXPECT_EQ(logits, (std::vector<float>{0.5F, 1.75F, 1.5F, -1.75F, 0.0F}));
   EXPECT_EQ(draw(sampler, {1.0F, 0.9F}, 0, std::vector<int32_t>{0, 0}), 0) << "nothing was generated yet";
+  options.repetition_penalty = 2.0F;  // as in llama.cpp and vLLM, applied first: 1 / 2 - 0.75
+  logits = {1.0F, 0.0F};
+  EXPECT_EQ(Sampler(options, {}).sample(logits, std::vector<int32_t>{0}, 0), 1);
+  EXPECT_EQ(logits[0], -0.25F);
 }
 
 TEST(Sampler, AddsLogitBias) {

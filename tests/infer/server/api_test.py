@@ -112,6 +112,8 @@ def test_prompts_may_be_texts_ids_or_lists(golden):
     for prompts in (list(ids), list(ids.values())):
         assert [c.text for c in completion(client, prompts, 3).choices] == expected
     assert completion(client, ids["The "], 3).choices[0].text == expected[1]
+    long = [1] * (client.models.retrieve("golden").context_length - 2)  # has space for two tokens, the other for more
+    assert completion(client, [long, ids["The "]], 3).choices[1].text == expected[1]
     assert post(golden, "/detokenize", {"tokens": ids["The "]})[1] == {"prompt": "The "}
 
 
@@ -206,11 +208,13 @@ def test_chat_completions_match_chat(chatty, temperature):
 def test_cached_prompts_are_not_recomputed(chatty):
     client = client_of(chatty)
     messages = [{"role": "user", "content": "hello " * 30}]
-    create = lambda: client.chat.completions.create(model="chatty", messages=messages, seed=1, max_tokens=8)  # noqa: E731
+    create = lambda: client.chat.completions.create(model="chatty", messages=messages, seed=1, max_tokens=8, n=2)  # noqa: E731
+    total = metric(chatty, "folio_cached_tokens_total")
     first, second = create(), create()
     assert first.usage.prompt_tokens_details.cached_tokens == 0
     assert second.usage.prompt_tokens_details.cached_tokens == second.usage.prompt_tokens // 32 * 32
     assert first.choices[0].message.content == second.choices[0].message.content
+    assert metric(chatty, "folio_cached_tokens_total") == total + second.usage.prompt_tokens_details.cached_tokens
 
 
 # Fields that clients send to OpenAI or vLLM, and that the server accepts but ignores.

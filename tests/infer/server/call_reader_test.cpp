@@ -254,6 +254,20 @@ TEST(AnswerReader, SeparatesReasoning) {
   expect(None, "<think>a</think>b", "", "<think>a</think>b");
 }
 
+// A constrained answer may contain the trigger of calls, or begin like a call.
+TEST(AnswerReader, ConstrainedAnswersAreNotCalls) {
+  const data::test::ByteTokenizer tokenizer;
+  for (const auto& [format, text] : {std::pair(hermes(), R"({"a":"Use <tool_call>\n{\"name\": \"x"})"),
+                                     {llama(), R"({"name": "Alice", "age": 30})"}}) {
+    const auto writing = std::make_shared<const CallWriting>(tokenizer, format);
+    const ToolUse tools{.writing = writing, .at_start = true, .most_calls = 3};
+    EXPECT_EQ(read_whole(data::Thinking::None, &tools, text).answer, (Answer{.content = text}));
+    const std::string call = format.opening + text_of(format, "f", "{}") + format.closing;
+    const Answer called{.calls = {{.name = "f", .arguments = "{}"}}, .is_whole = true};
+    EXPECT_EQ(read_whole(data::Thinking::None, &tools, call).answer, called);
+  }
+}
+
 TEST(AnswerReader, StopsAtRepeatedCallsAndTheCallLimit) {
   const data::test::ByteTokenizer tokenizer;
   const auto writing = std::make_shared<const CallWriting>(tokenizer, hermes());

@@ -13,8 +13,11 @@
 #include <new>
 #include <thread>
 
+#include "core/formats/adapter_files.h"
+#include "tests/core/support.h"
 #include "tests/infer/engine/gate.h"
 #include "tests/infer/engine/letter_tokenizer.h"
+#include "tests/infer/engine/texts.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer::server {
@@ -167,6 +170,25 @@ TEST_F(LocalServiceTest, TimeToFirstTokenIncludesPreparation) {
   EXPECT_NE(text.find("folio_time_to_first_token_seconds_count 1\n"), std::string::npos) << text;
 }
 
+// Other requests leave 2 blocks of the cache, too few for 90 tokens.
+TEST_F(LocalServiceTest, ExplanationsNeedBlocksForTheirLongestText) {
+  const auto status = [&](size_t n_prompt, const Json& fields) {
+    Json body = {{"prompt", test::random_tokens(n_prompt, 1, 37)}};
+    body.update(fields);
+    return service_.request(post("/v1/explain", body))->status(kHang);
+  };
+  ASSERT_TRUE(async_.call_and_wait([](Engine& engine) {
+    BlockManager& cache = engine.cache();
+    cache.reserve(cache.add_sequence(), (cache.free_blocks() - 2) * kBlockPositions);
+    cache.commit();
+  }));
+  const auto text = test::random_tokens(90, 2, 37);
+  EXPECT_EQ(status(1, Json::object()), 200);
+  EXPECT_EQ(status(90, Json::object()), 429);
+  EXPECT_EQ(status(1, {{"patch", Json::array({"0"})}, {"from", text}}), 429);
+  EXPECT_EQ(status(1, {{"mean", Json::array({"0"})}, {"mean_over", text}}), 429);
+}
+
 TEST_F(LocalServiceTest, RequestsDroppedDuringPreparationNeverRun) {
   const auto first = service_.request(post("/tokenize", {{"prompt", "wait"}}));
   tokenizer_.wait_until_entered();
@@ -246,6 +268,44 @@ TEST_F(LocalServiceTest, StoppingEndsRunningRequests) {
   EXPECT_EQ(late->status(kHang), 503);
 }
 
+TEST_F(LocalServiceTest, StoppingEndsRepliesThatAreNotReadToTheirEnd) {
+  const Json tokens(std::vector<int>(200'000, 1));
+  const auto reply = service_.request(post("/detokenize", {{"tokens", tokens}}));  // longer than kReplyWindow
+  EXPECT_EQ(reply->status(kHang), 200);
+  service_.stop();
+  for (int i = 0; i < 9 && !reply->ended(); ++i) static_cast<void>(reply->next(1ms));
+  EXPECT_TRUE(reply->ended());
+}
+
+// The adapter's files are read, but the engine's thread is blocked and can't load it.
+TEST_F(LocalServiceTest, StoppingAnswersRequestsThatLoadAdapters) {
+  const test::TempDir dir;
+  const core::Adapter adapter = test::random_adapter(model_.config, 1, 2);
+  const double scale = adapter.parts[0].scale;
+  core::write_adapter(dir.path(), model_.config, adapter,
+                      {.rank = 2, .alpha = 2 * scale, .targets = core::roles_of(adapter), .base = ""});
+  LocalService service(async_, {.name = "m", .context = 100, .tokenizer = tokenizer_},
+                       {.log = false, .adapters = {.allow_loading = true}});
+  gate_->close();
+  const auto runs = service.request(post("/v1/completions", completion(1)));
+  gate_->await_thread();
+  const Json body = {{"lora_name", "x"}, {"lora_path", dir.path().string()}};
+  const auto reply = service.request(post("/v1/load_lora_adapter", body));
+  EXPECT_EQ(service.request(post("/tokenize", {{"prompt", "x"}}))->status(kHang), 200);  // prepared after the other
+  service.stop();
+  EXPECT_EQ(reply->status(kHang), 503);
+  gate_->open();
+  async_.stop();
+}
+
+TEST_F(LocalServiceTest, AnswersToOptionsAreCounted) {
+  const auto options = service_.request({.method = "OPTIONS", .path = "/v1/models", .host = "localhost"});
+  EXPECT_EQ(options->status(kHang), 204);
+  const auto metrics = service_.request({.method = "GET", .path = "/metrics", .host = "localhost"});
+  const std::string text = body_of(*metrics);
+  EXPECT_NE(text.find("{path=\"/v1/models\",status=\"204\"} 1\n"), std::string::npos) << text;
+}
+
 std::function<void()> failure;  // called instead of each norm
 
 TEST(LocalServiceErrors, ErrorsOfAMachineAreTheServers) {
@@ -257,21 +317,27 @@ TEST(LocalServiceErrors, ErrorsOfAMachineAreTheServers) {
   Engine engine(model, cpu);
   AsyncEngine async(engine);
   LocalService service(async, {.name = "m", .context = 100, .tokenizer = tokenizer}, {.log = false});
-  const auto expect = [&](const std::string& message) {
-    const auto reply = service.request({.method = "POST",
-                                        .path = "/v1/completions",
-                                        .body = R"({"prompt": [1], "max_tokens": 1})",
-                                        .host = "localhost",
-                                        .content_type = "application/json"});
-    EXPECT_EQ(reply->status(kHang), 500);
-    std::string body;
-    while (!reply->ended()) body += reply->next(1s);
-    EXPECT_TRUE(std::string(Json::parse(body)["error"]["message"]).starts_with(message)) << body;
+  const auto expect = [&](int status, const std::string& message) {
+    for (const char* path : {"/v1/completions", "/v1/explain"}) {
+      const auto reply = service.request({.method = "POST",
+                                          .path = path,
+                                          .body = R"({"prompt": [1]})",
+                                          .host = "localhost",
+                                          .content_type = "application/json"});
+      EXPECT_EQ(reply->status(kHang), status) << path;
+      std::string body;
+      while (!reply->ended()) body += reply->next(1s);
+      EXPECT_TRUE(std::string(Json::parse(body)["error"]["message"]).starts_with(message)) << body;
+    }
   };
   failure = [] { throw std::bad_alloc(); };
-  expect("out of memory; ");
+  expect(500, "out of memory; ");
   failure = [] { throw MachineError("GPU 0: a kernel failed"); };
-  expect("GPU 0: a kernel failed");
+  expect(500, "GPU 0: a kernel failed");
+  EXPECT_FALSE(async.loss());
+  failure = [] { throw MachineLost("GPU 0: gone"); };
+  expect(503, "GPU 0: gone");
+  EXPECT_TRUE(async.loss());
   async.stop();
 }
 

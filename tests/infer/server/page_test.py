@@ -306,14 +306,16 @@ def ask_for(page, schema=None, tools=""):
 
 
 def forge(page, answer):
-    """Replaces the server: answer(body) returns (list of deltas, finish reason) for each request. Returns the list of
-    all requests' bodies, which grows with each request."""
+    """Replaces the server: answer(body) returns (list of deltas, finish reason) for each request. A delta's "tokens"
+    are those of its event. Returns the list of all requests' bodies, which grows with each request."""
     came = []
 
     def forged(route):
         came.append(json.loads(route.request.post_data))
         deltas, reason = answer(came[-1])
-        chunks = [{"delta": delta, "finish_reason": None} for delta in deltas] + [{"delta": {}, "finish_reason": reason}]
+        entry = lambda text: {"id": len(text), "token": text, "bytes": list(text.encode()), "logprob": -0.1}
+        chunks = [{"delta": delta, "logprobs": {"content": list(map(entry, delta.pop("tokens", [])))}, "finish_reason": None}
+                  for delta in deltas] + [{"delta": {}, "finish_reason": reason}]
         lines = [json.dumps({"choices": [{"index": 0, **chunk}]}) for chunk in chunks] + ["[DONE]"]
         route.fulfill(content_type="text/event-stream", body="".join(f"data: {line}\n\n" for line in lines))
 
@@ -327,6 +329,39 @@ def test_reasoning_and_text_in_one_event(random_page):
     say(random_page, "hello")
     ended(random_page)
     assert kept(random_page)[0]["messages"][1]["content"] == "<think>\nmat.\n</think>\n\nNo, it"
+
+
+@pytest.mark.parametrize("events", [
+    {".": [".\n"], "\nNext": ["Next"]},  # "\n" may begin a stop, so the server holds it back
+    {"Hello": ["\n", "</think>", "\n\n", "Hello"], " you": [" you"]}], ids=["stop", "reasoning"])
+def test_an_event_has_another_text_than_its_tokens(random_page, events):
+    forge(random_page, lambda body: ([{"content": text, "tokens": tokens} for text, tokens in events.items()], "stop"))
+    say(random_page, "hello")
+    ended(random_page)
+    answer = kept(random_page)[0]["messages"][1]
+    assert answer["content"] == "".join(events) and [token["text"] for token in answer["tokens"] if token["text"]] == list(events)
+
+
+def test_tokens_after_reasoning_cannot_be_replaced(random_page):
+    page = random_page
+    page.evaluate("""() => {  // each piece takes a second
+      let now = 1;
+      const appended = append;
+      performance.now = () => now;
+      append = (...given) => { appended(...given); now += 1000; };
+    }""")
+    forge(page, lambda body: ([{"reasoning_content": "mat"}, {"content": "No", "tokens": ["No"]}], "stop"))
+    say(page, "hello")
+    ended(page)
+    assert kept(page)[0]["messages"][1]["seconds"] == 3, "the reasoning, its end, and the text"
+    page.get_by_role("button", name="Tokens").click()
+    page.locator(".token", has_text="No").click()
+    expect(page.locator("#choices button")).to_have_count(1)  # "Why this token?" would lack the reasoning's tokens
+    expect(page.locator("#choices button")).to_be_disabled()
+
+
+def test_numbers_have_three_digits(text_page):
+    assert text_page.evaluate("[99.97, 10, 0, 0.125, 1234.6].map(short)") == ["100", "10", "0", "0.125", "1235"]
 
 
 def call_lines(page):
@@ -603,6 +638,8 @@ def test_an_export_can_be_imported(text_page, tmp_path):
     page.locator("#import-file").set_input_files(tmp_path / "one.json")
     expect(page.locator("#list button")).to_have_count(1)
     assert kept(page)[0]["messages"][1]["tokens"] == before[0]["messages"][1]["tokens"]
+    page.locator("#import-file").set_input_files(tmp_path / "one.json")
+    expect(page.locator("#notice")).to_contain_text("Nothing to import")
     (tmp_path / "saved.json").write_text(json.dumps([{"role": "user", "content": "from chat"}]))
     page.locator("#import-file").set_input_files(tmp_path / "saved.json")
     expect(page.locator("#list button").first).to_have_text("from chat")

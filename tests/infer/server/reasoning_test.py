@@ -16,6 +16,7 @@ TEMPLATES = {"Qwen 3": published_templates.QWEN3, "SmolLM3": published_templates
              "DeepSeek-R1": published_templates.DEEPSEEK_R1}
 BEGIN, END = len(VOCABULARY), len(VOCABULARY) + 1
 NEWLINE = next(i for i, (text, _, _) in enumerate(VOCABULARY) if text == "<0x0A>")
+SILENT = [i for i, (_, _, kind) in enumerate(VOCABULARY) if kind == 3]  # control tokens, which have no text
 MARKS = {BEGIN: 8.0, END: 8.0, NEWLINE: 6.0}
 SEEDS = 8 if SANITIZED else 12
 ASK = [{"role": "user", "content": "he is the user"}]
@@ -74,6 +75,10 @@ def test_reasoning_ends_at_the_marker(client_of, name):
         assert answer(client, seed=seed) == (reasoning, content if content or not reasoning else None), raw
         assert answer(client_of(name, kind=3), seed=seed) == answer(client, seed=seed)
         assert answer(client, seed=seed, extra_body={"include_reasoning": False})[0] is None
+        [hidden] = client.chat.completions.create(model="m", messages=ASK, seed=seed, max_tokens=60, logit_bias=MARKS,
+                                                  logprobs=True, extra_body={"include_reasoning": False}).choices
+        text = b"".join(bytes(token.bytes) for token in hidden.logprobs.content if token.id not in SILENT)
+        assert text.decode(errors="replace").lstrip("\n") == (content or "").lstrip("\n"), raw
         kinds.add((reasoning is not None, bool(content)))
     assert (True, True) in kinds, kinds
 
@@ -84,6 +89,15 @@ def test_reasoning_tokens_of_all_choices_are_counted(client_of):
         usage = ask(model="m", messages=ASK, n=4, seed=1, max_tokens=60, logit_bias=bias).usage
         n = usage.completion_tokens_details.reasoning_tokens
         assert 0 < n <= usage.completion_tokens and (n == usage.completion_tokens) == is_all, usage
+
+
+def test_reasoning_tokens_of_beams_are_counted(server, tmp_path):
+    pieces = [("</think>" if text == "t" else text, *rest) for text, *rest in VOCABULARY]  # "t" is likely in any text
+    path = write_chat_model(tmp_path / "m.gguf", TEMPLATES["DeepSeek-R1"], context=8192, pieces=pieces)
+    made = api_test.client_of(server(path, "-t", "1", "--name", "m")).chat.completions.create(
+        model="m", messages=ASK, n=4, max_tokens=60, extra_body={"use_beam_search": True})
+    assert any(choice.message.content for choice in made.choices)
+    assert 0 < made.usage.completion_tokens_details.reasoning_tokens < made.usage.completion_tokens
 
 
 def test_templates_without_thinking_have_no_reasoning(server, tmp_path):
@@ -123,6 +137,15 @@ def test_chat_template_kwargs(client_of, name, variables):
     if variables == {"enable_thinking": False}:
         none = client.chat.completions.create(model="m", messages=ASK, max_tokens=1, reasoning_effort="none")
         assert none.usage.prompt_tokens == expected
+
+
+def test_documents_reach_the_template_in_their_order(server, tmp_path):
+    path = write_chat_model(tmp_path / "m.gguf", "{{ messages[0].content }}{{ documents[0] | list | first }}")
+    client = api_test.client_of(server(path, "-t", "1", "--name", "m"))
+    said = client.chat.completions.create(model="m", messages=ASK, max_tokens=1, extra_body={
+        "chat_template_kwargs": {"documents": [{"title": "b", "a": "c"}]}})
+    text = client.completions.create(model="m", prompt=ASK[0]["content"] + "title", max_tokens=1)
+    assert said.usage.prompt_tokens == text.usage.prompt_tokens
 
 
 def test_reasoning_is_accepted_under_both_names(client_of):

@@ -48,6 +48,10 @@ def test_responses_match_chat_completions(client):
     again = create(client, input=[{"role": "developer", "content": [{"type": "input_text", "text": "us"}]},
                                   {"type": "message", "role": "user", "content": "he is"}], max_output_tokens=9)
     assert again.output_text == made.output_text and again.id != made.id
+    one = create(client, instructions="us\n\nhe", max_output_tokens=9)  # as one system message
+    two = create(client, instructions="us", max_output_tokens=9, input=[{"role": "developer", "content": "he"},
+                                                                        {"role": "user", "content": "he is"}])
+    assert (two.usage.input_tokens, two.output_text) == (one.usage.input_tokens, one.output_text)
 
 
 def test_pydantic_models_are_parsed(client):
@@ -138,6 +142,10 @@ def test_reasoning_is_a_separate_item(client):
     assert same(events[-1].response) == same(whole)
     assert whole.usage.output_tokens_details.reasoning_tokens > 0
     assert "".join(entry.token for entry in message.content[0].logprobs).strip() == "us"
+    # The only tokens that the form allows end the output, so none is left.
+    ends = [i for i, (text, *_) in enumerate(VOCABULARY) if text.startswith("u") or text == "<0x75>"]
+    dead = create(client, extra_body=more | {"stop_token_ids": ends})
+    assert (dead.status, dead.incomplete_details.reason) == ("incomplete", "form")
     # Reasoning that is sent back becomes the chat's reasoning_content, in the message of the answer that follows it.
     asked = {"role": "user", "content": "he is"}
     back = create(client, input=[asked, *(item.model_dump() for item in whole.output), asked], max_output_tokens=1)

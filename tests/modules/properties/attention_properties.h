@@ -83,6 +83,8 @@ TYPED_TEST_P(Attention, EachRowOfWeightsSumsToOne) {
         "Row t has the shares of position t in what it looks at, and they sum to 1: the softmax is over the last "
         "axis, the keys, not over the queries. Masked scores are -infinity before it, not 0 after it.");
   });
+  EXPECT_TRUE(TypeParam::make(config_of(2, 1, 4))->weights(torch::randn({1, 3, 8})).scalar_type() == torch::kFloat)
+      << "The weights have x's type: a mask in double that is added to the scores makes doubles of them.";
 }
 
 TYPED_TEST_P(Attention, ALaterTokenChangesNoEarlierOutput) {

@@ -4,6 +4,7 @@
 
 #include "tests/core/support.h"
 #include "tests/train/parallel/support.h"
+#include "train/parallel/launch.h"
 
 namespace folio::train::parallel {
 namespace {
@@ -170,6 +171,11 @@ TEST(Group, CountsSentBytes) {
     group.sum(sends);
     EXPECT_EQ(sends.item<int64_t>(), 3 * 32);
   });
+}
+
+TEST(FirstLine, SaysWhatToDoWithoutMemory) {
+  EXPECT_EQ(first_line(std::bad_alloc()), "out of memory; use a smaller model, batch or context");
+  EXPECT_EQ(first_line(std::runtime_error("a\nb")), "a");
 }
 
 TEST(Group, NamesAMissingRank) {

@@ -230,5 +230,25 @@ TEST(MeshOnGpus, RejectsWhatNcclCannotSend) {
   }
 }
 
+TEST(ContextMesh, RejectsWindowsOfSeveralSequences) {
+  TrainConfig c = config_for(MeshShape{}, false);
+  c.mesh = {.context = 2};
+  c.window = 4;
+  EXPECT_NO_THROW(validate(c, {.text = "book.txt"}));
+  EXPECT_ERROR(validate(c, {.conversations = "chats.jsonl"}), "which conversations have");
+  c.across_documents = AcrossDocuments::Mask;
+  EXPECT_ERROR(validate(c, {.text = "book.txt"}), "which --across-documents mask creates");
+}
+
+// Other blocks than fused ones would keep all activations.
+TEST(Recompute, IsRejectedWithoutFusedBlocks) {
+  TrainConfig c = config_for(MeshShape{}, false);
+  c.recompute = true;
+  World alone(nullptr, MeshShape{}, 0);
+  EXPECT_NO_THROW(RankModel(c, alone));
+  c.model.family = core::Family::Qwen3;
+  EXPECT_ERROR(RankModel(c, alone), "--recompute");
+}
+
 }  // namespace
 }  // namespace folio::train::parallel

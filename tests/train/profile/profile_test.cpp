@@ -10,6 +10,15 @@
 namespace folio::train {
 namespace {
 
+TEST(Profile, AttentionIsCountedAsTheMaskAllows) {
+  core::ModelConfig c = preset("tiny").model;  // 4 layers, 4 heads of 32
+  EXPECT_EQ(attention_operations(c, 256), 4 * 7.0 * 128 * 257);
+  c.n_tokens_ahead = 1;
+  EXPECT_EQ(attention_operations(c, 256), 5 * 7.0 * 128 * 257);
+  c.sliding_window = 32;  // 32 keys for each query, less 0 + … + 31 for the first ones
+  EXPECT_EQ(attention_operations(c, 256), 5 * 7.0 * 128 * 2 * (256 * 32 - 31 * 16) / 256);
+}
+
 TEST(Profile, HasThePartsOfTheRecordedSteps) {
   const int before = at::get_num_threads();
   test::Small small;

@@ -1,5 +1,6 @@
 #include "train/report/memory_use.h"
 
+#include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -21,6 +22,10 @@ TEST(MemoryUse, CountsTensorsOfAllThreads) {
   EXPECT_EQ(use->peak(), 10000);
   use->reset_peak();
   EXPECT_EQ(use->peak(), 8000);
+  void* memory = c10::GetCPUAllocator()->raw_allocate(100);  // as in oneDNN's products
+  EXPECT_EQ(use->bytes(), 8100);
+  c10::GetCPUAllocator()->raw_deallocate(memory);
+  EXPECT_EQ(use->bytes(), 8000);
   use.reset();
   EXPECT_EQ(kept.sum().item<double>(), 0.0);  // the tensor outlives the MemoryUse object
 }

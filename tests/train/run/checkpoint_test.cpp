@@ -96,6 +96,20 @@ TEST(Checkpoint, DoesNotRewriteALinkedStep) {
   EXPECT_EQ(fs::read_symlink(saved.last()), "step-000001");
 }
 
+TEST(Checkpoint, RestoresLinksThatACopyHasReplacedByFolders) {
+  const TempDir run, copy;
+  Small small;
+  small.trainer.note_validation_loss(1.0);
+  small.trainer.save(run.path());
+  fs::copy(run.path(), copy.path(), fs::copy_options::recursive);  // follows links
+  ASSERT_FALSE(fs::is_symlink(copy / "checkpoints/last") || fs::is_symlink(copy / "checkpoints/best"));
+  recover_checkpoints(copy.path());
+  EXPECT_EQ(fs::read_symlink(copy / "checkpoints/best"), "step-000000");
+  small.trainer.step();
+  small.trainer.save(copy.path());
+  EXPECT_EQ(fs::read_symlink(copy / "checkpoints/last"), "step-000001");
+}
+
 TEST(Checkpoint, RecoveryWithoutCheckpointsIsNoError) {
   const TempDir run;
   EXPECT_NO_THROW(recover_checkpoints(run.path()));

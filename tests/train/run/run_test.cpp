@@ -140,13 +140,17 @@ TEST(Run, MinutesIncludeTimeBetweenSteps) {
   const TempDir directory;
   TrainConfig c = small_config();
   c.minutes = 1e-6;
+  c.log_every = 1;
+  c.schedule = ScheduleKind::Linear;
   Small small(c);
+  const TrainConfig before = small.trainer.config();
   const auto busy = [] {  // runs between steps and takes at least 10 ms
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     return false;
   };
   ASSERT_TRUE(run(small, directory.path(), busy));
   EXPECT_EQ(small.trainer.state().step, kMeasuredSteps);
+  EXPECT_EQ(read_log(directory / "log.jsonl").back().lr, learning_rate(before, kMeasuredSteps - 1));
   EXPECT_GE(small.trainer.state().spent_seconds, 0.01 * (kMeasuredSteps - 1));
 }
 

@@ -131,6 +131,7 @@ TEST(Trainer, BFloat16LossesAreCloseToFloat32) {
 
 TEST(Trainer, BestLossIsTheSmallest) {
   Small small;
+  EXPECT_FALSE(small.trainer.note_validation_loss(INFINITY));
   EXPECT_TRUE(small.trainer.note_validation_loss(2.0));
   EXPECT_FALSE(small.trainer.note_validation_loss(2.0));
   EXPECT_FALSE(small.trainer.note_validation_loss(2.5));

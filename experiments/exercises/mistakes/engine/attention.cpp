@@ -13,6 +13,7 @@
 //     root_of_all_heads: TheRootIsThatOfOneHead: is 0.669762, but
 //     interleaved_groups: NeighbouringQueryHeadsShareAKeyHead: h % n_kv_heads
 //     no_maximum_subtracted: LargeScoresStayFinite: subtract the largest score
+//     maximum_of_the_future: LargeScoresStayFinite: of a later position
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -44,12 +45,13 @@ void attention(const float* q, const float* k, const float* v, const AttentionSh
       float* row = &weights[r * s.n_positions];
       const float* query = q + start(r, h, s.n_queries, s.n_heads);
       float max = -INFINITY;
-      for (size_t j = 0; j < seen(r); ++j) {
+      for (size_t j = 0; j < (wrong("maximum_of_the_future") ? s.n_positions : seen(r)); ++j) {
         const float* key = k + start(j, kv_head, s.n_positions, s.n_kv_heads);
         for (size_t d = 0; d < s.head_dim; ++d) row[j] += query[d] * key[d];
         row[j] *= scale;
         max = std::max(max, row[j]);
       }
+      std::fill(row + seen(r), row + s.n_positions, 0.0F);
       if (wrong("no_softmax")) continue;
       const bool undivided = wrong("not_divided_by_the_sum") || wrong("softmax_over_the_queries");
       if (undivided || wrong("no_maximum_subtracted")) max = 0.0F;

@@ -6,10 +6,13 @@
 //     no_temperature: TheTemperatureDividesTheLogits: without the temperature
 //     temperature_multiplies: TheTemperatureDividesTheLogits: multiplied by 0.5
 //     first_k_of_the_vocabulary: TopKKeepsTheKLikeliest: not the first 3
+//     k_beyond_the_vocabulary: TopKKeepsTheKLikeliest: fewer than k
 //     drops_the_crossing_token: TopPKeepsTheTokenThatCrossesTheBorder: crosses the border
 //     min_p_of_its_own: MinPIsAShareOfTheLikeliest: one of the likeliest's share
 //     shares_of_all_tokens: WhatIsKeptHasSharesThatSumToOne: not divided by the sum
+//     top_p_of_all: TopPLooksAtWhatTopKKept: among all tokens
 //     temperature_first: FiltersComeBeforeTheTemperature: at temperature 1
+//     min_p_after_temperature: FiltersComeBeforeTheTemperature: Min-p looks at
 //     order_of_ids: TheLikeliestComesFirst: not by their ids
 //     falls_off_the_end: TheLineEndsWithAToken: take the last token
 //     keeps_the_impossible: MinusInfinityIsNeverDrawn: no piece of the line
@@ -51,12 +54,17 @@ int32_t sample(std::span<const float> logits, const SamplerOptions& o, double un
   if (temperature == 0.0F && !wrong("temperature_zero_is_one")) return tokens[0].id;
   if (temperature == 0.0F || wrong("no_temperature")) temperature = 1.0F;
   const float factor = wrong("temperature_multiplies") ? temperature : 1.0F / temperature;
-  if (o.top_k > 0) tokens.resize(std::min(tokens.size(), o.top_k));
+  const auto keep_k = [&] {
+    if (o.top_k > 0) tokens.resize(wrong("k_beyond_the_vocabulary") ? o.top_k : std::min(tokens.size(), o.top_k));
+  };
+  if (!wrong("top_p_of_all")) keep_k();
 
   find_shares(tokens, wrong("temperature_first") ? factor : 1.0F);
+  keep_k();
   size_t n = 0;
   for (float sum = 0.0F; n < tokens.size() && (sum < o.top_p || o.top_p == 1.0F); ++n) sum += tokens[n].share;
   if (wrong("drops_the_crossing_token") && o.top_p < 1.0F && n > 1) --n;
+  if (wrong("min_p_after_temperature")) find_shares(tokens, factor);
   const float least = wrong("min_p_of_its_own") ? o.min_p : o.min_p * tokens[0].share;
   while (n > 1 && tokens[n - 1].share < least) --n;
   float cut_off = 0.0F;

@@ -1,6 +1,7 @@
 // The mistakes, each with the test that must fail first and words of its message:
 //     softmax_over_the_queries: EachRowOfWeightsSumsToOne: not over the queries
 //     mask_after_the_softmax: EachRowOfWeightsSumsToOne: not 0 after it
+//     mask_in_double: EachRowOfWeightsSumsToOne: have x's type
 //     no_mask: ALaterTokenChangesNoEarlierOutput: have to be masked
 //     mask_off_by_one: ALaterTokenChangesNoEarlierOutput: have to be masked
 //     masked_scores_of_zero: ALaterTokenChangesNoEarlierOutput: have to be masked
@@ -39,7 +40,9 @@ Tensor AttentionImpl::weights(const Tensor& x) {
                                         : torch::ones({x.size(1), x.size(1)}, torch::kBool).triu(first_hidden);
   if (wrong("mask_after_the_softmax")) return scores.softmax(-1).masked_fill(later, 0.0);
   const double masked_score = wrong("masked_scores_of_zero") ? 0.0 : -INFINITY;
-  const Tensor w = scores.masked_fill(later, masked_score).softmax(wrong("softmax_over_the_queries") ? -2 : -1);
+  Tensor masked = scores.masked_fill(later, masked_score);
+  if (wrong("mask_in_double")) masked = scores + torch::full_like(later, -INFINITY, torch::kDouble).triu(1);
+  const Tensor w = masked.softmax(wrong("softmax_over_the_queries") ? -2 : -1);
   return wrong("weights_without_gradient") ? w.detach() : w;
 }
 

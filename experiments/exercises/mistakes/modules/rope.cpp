@@ -1,5 +1,6 @@
 // The mistakes, each with the test that must fail first and words of its message:
 //     positions_from_one: PositionZeroIsTheIdentity: counted from 1
+//     angles_stay_double: PositionZeroIsTheIdentity: brought to x's type
 //     wrong_sign: NormsAreKept: Is a sign wrong
 //     angles_off_by_one: TheFirstPairTurnsByOneRadianAStep: exponent off by one
 //     turns_backwards: TheFirstPairTurnsByOneRadianAStep: direction wrong
@@ -24,7 +25,8 @@ Tensor RopeImpl::apply(const Tensor& input, int64_t first_position) const {
 
   const bool halves = wrong("pairs_of_halves");
   const Tensor x = halves ? input.unflatten(-1, {2, -1}).transpose(-1, -2).flatten(-2) : input;
-  const Tensor c = angle_T1P.cos().to(x.scalar_type()), s = angle_T1P.sin().to(x.scalar_type());
+  const auto type = wrong("angles_stay_double") ? torch::kDouble : x.scalar_type();
+  const Tensor c = angle_T1P.cos().to(type), s = angle_T1P.sin().to(type);
   const Tensor pairs = x.unflatten(-1, {-1, 2}), a = pairs.select(-1, 0), b = pairs.select(-1, 1);
   const double sign = wrong("wrong_sign") ? -1.0 : 1.0;
   const Tensor turned = torch::stack({a * c - b * s, sign * a * s + b * c}, -1).flatten(-2);

@@ -9,6 +9,7 @@
 //     masked_after: EqualScoresGiveEqualWeights: masked after the softmax
 //     no_exp: AHigherScoreGetsMoreWeight: without exp
 //     no_maximum: LargeScoresStayFinite: Subtract the largest score
+//     maximum_of_the_future: LargeScoresStayFinite: is masked in row 0
 //     averages_keys: QueriesOfZeroGiveTheAverage: average of the keys
 //     no_scale: AScoreIsADotProductOverTheRootOfItsWidth: is 0.9, but
 //     root_of_d: AScoreIsADotProductOverTheRootOfItsWidth: what sqrt(D) gives
@@ -51,7 +52,8 @@ Floats causal_softmax(const Floats& scores, size_t T) {
   for (size_t t = 0; t < T; ++t) {
     const float* row = scores.data() + t * T;
     const size_t n = wrong("no_mask") || wrong("masked_after") ? T : t + 1;
-    const float largest = wrong("no_maximum") ? 0.0F : *std::max_element(row, row + n);
+    const float largest =
+        wrong("no_maximum") ? 0.0F : *std::max_element(row, row + (wrong("maximum_of_the_future") ? T : n));
     // "no_exp": normalize the scores themselves instead of their exp, unless all are 0.
     const bool shares = wrong("no_exp") && std::any_of(row, row + n, [](float s) { return s != 0.0F; });
     float sum = 0.0F;

@@ -7,6 +7,7 @@
 //     summed: PositionsAreAveraged: is 2.77259, but
 //     first_row_only: PositionsAreAveraged: begins at t * V
 //     no_maximum: LargeLogitsStayFinite: Subtract the largest logit
+//     one_maximum_for_all: LargeLogitsStayFinite: each position has its own
 #include <algorithm>
 #include <cmath>
 
@@ -17,11 +18,14 @@ namespace folio::exercises {
 
 double cross_entropy(const Floats& logits, const std::vector<int32_t>& targets) {
   const size_t n = targets.size(), V = logits.size() / n;
+  const float largest_of_all = *std::max_element(logits.begin(), logits.end());
   double total = 0.0;
   for (size_t t = 0; t < n; ++t) {
     const float* row = logits.data() + (wrong("first_row_only") ? 0 : t * V);
     const float largest = *std::max_element(row, row + V);
-    const double m = wrong("no_maximum") || wrong("divided_by_v") ? 0.0 : largest;
+    const double m = wrong("no_maximum") || wrong("divided_by_v") ? 0.0
+                     : wrong("one_maximum_for_all")               ? largest_of_all
+                                                                  : largest;
     double sum = 0.0;
     for (size_t v = 0; v < V; ++v) sum += std::exp(row[v] - m);
     if (wrong("divided_by_v")) sum = static_cast<double>(V);

@@ -8,6 +8,7 @@
 //     rank: TheScaleIsThatOfThePlainForm: is 2.84134, but
 //     nope_alone: TheScaleIsThatOfThePlainForm: is 3.30177, but
 //     no_scale: TheScaleIsThatOfThePlainForm: is 3.6, but
+//     no_maximum: LargeScoresStayFinite: subtract the largest score
 //     latents_alone: RotatedPartsHaveAShareInTheScore: is 2, but
 //     next_position: RotatedPartsHaveAShareInTheScore: positions - 1
 //     values_transposed: TheValuesMatrixComesLast: is 111, but
@@ -58,7 +59,7 @@ Floats attend_to_latents(const LatentAttention& a, const Floats& q, const Floats
         weights[t] += scale * query[i] * cache[t * width + i];
       }
     }
-    const float largest = *std::max_element(weights.begin(), weights.end());
+    const float largest = wrong("no_maximum") ? 0.0F : *std::max_element(weights.begin(), weights.end());
     float sum = 0.0F;
     for (float& weight : weights) sum += weight = std::exp(weight - largest);
     Floats latent(a.rank, 0.0F);

@@ -2,6 +2,7 @@
 //     smallest: TheLargestLogitsAreChosen: 5 and 3, the largest
 //     by_logit: TheyComeInTheOrderOfTheirNumbers: sort the chosen by number
 //     last_of_equals: OfEqualLogitsTheFirstIsChosen: not stable
+//     unstable_sort: OfEqualLogitsTheFirstIsChosen: std::stable_sort
 //     of_all: WeightsSumToOne: is 0.880797, but
 //     no_exp: WeightsAreOfASoftmax: is 0.613147, but
 //     all_alike: WeightsAreOfASoftmax: is 0.5, but
@@ -24,11 +25,16 @@ namespace folio::exercises {
 std::vector<Route> route(const Floats& logits, size_t n_chosen) {
   std::vector<size_t> order(logits.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, [&](size_t a, size_t b) {
+  const auto before = [&](size_t a, size_t b) {
     if (wrong("smallest")) return logits[a] < logits[b];
     if (logits[a] == logits[b]) return wrong("last_of_equals") && a > b;
     return logits[a] > logits[b];
-  });
+  };
+  if (wrong("unstable_sort")) {
+    std::ranges::sort(order, before);
+  } else {
+    std::ranges::stable_sort(order, before);
+  }
   const float largest = wrong("infinite") ? 0.0F : logits[order[0]];
   float sum_of_all = 0.0F;
   for (const float logit : logits) sum_of_all += std::exp(logit - largest);

@@ -6,6 +6,7 @@
 //     length_for_capacity: AHeadsPositionsLieSideBySide: the heads move
 //     one_row: SeveralRowsAreAsOneAfterTheOther: comes in one step
 //     not_below_zero: WhatDoesNotFitIsRefused: is never true
+//     refused_halfway: WhatDoesNotFitIsRefused: before the first one is written
 //     one_past_the_end: WhatDoesNotFitIsRefused: writes past the end of an array
 //     own_count: AShorterLengthIsWrittenOver: no count of one's own
 #include <algorithm>
@@ -21,9 +22,13 @@ void append(KvCache& cache, const Floats& k, const Floats& v) {
   if (cache.length == 0) own_count = 0;
   const size_t heads = cache.n_kv_heads, dim = cache.head_dim, n = wrong("one_row") ? 1 : k.size() / (heads * dim);
   // "not_below_zero" imitates the check `capacity - length - n < 0`, which is always false for a size_t.
-  if (!wrong("not_below_zero") && cache.length + n > cache.capacity) throw std::length_error("full");
+  const auto require_place = [&](size_t rows) {
+    if (!wrong("not_below_zero") && cache.length + rows > cache.capacity) throw std::length_error("full");
+  };
+  if (!wrong("refused_halfway")) require_place(n);
   const size_t first = wrong("written_at_r") ? 0 : wrong("own_count") ? own_count : cache.length;
   for (size_t r = 0; r < n; ++r) {
+    require_place(r + 1);
     for (size_t head = 0; head < heads; ++head) {
       const size_t t = first + r;
       const size_t stride = wrong("length_for_capacity") ? cache.length + 1 : cache.capacity;

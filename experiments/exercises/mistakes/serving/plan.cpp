@@ -1,6 +1,7 @@
 // The mistakes, each with the test that must fail first and words of its message:
 //     all_tokens: ARequestGetsWhatIsMissing: not all 21
 //     whole_prompts_only: ALongPromptIsCut: would never run
+//     decode_or_prompt: ALongPromptIsCut: not always at its last token
 //     below_zero: AllTogetherKeepTheLimit: in a size_t is a huge number
 //     shortest_first: TheOldestComesFirst: came first
 //     nobody_begins: OneThatWaitsBegins: Rows are left
@@ -16,6 +17,7 @@ namespace folio::exercises {
 
 std::vector<size_t> plan(const std::vector<Request>& requests, size_t max_rows, size_t max_running) {
   const auto missing = [&](size_t i) {
+    if (wrong("decode_or_prompt") && requests[i].n_computed > 0) return size_t{1};
     return requests[i].n_tokens - (wrong("all_tokens") ? 0 : requests[i].n_computed);
   };
   std::vector<size_t> order(requests.size());

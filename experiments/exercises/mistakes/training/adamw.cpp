@@ -1,5 +1,6 @@
 // The mistakes, each with the test that must fail first and words of its message:
 //     goes_uphill: AStepGoesAgainstTheGradient: goes the other way
+//     not_in_place: TheParameterItselfIsChanged: in place
 //     root_forgotten: TheSizeOfTheGradientDoesNotMatter: Is the root missing
 //     no_bias_correction: TheFirstStepIsLrInSize: Without the correction
 //     steps_not_counted: TheCorrectionFades: moments.steps has to count
@@ -15,6 +16,7 @@
 namespace folio::exercises {
 
 void adamw_step(Tensor& w, const Tensor& gradient, Moments& moments, const AdamWOptions& options) {
+  if (wrong("not_in_place")) w = w.clone();
   double beta1 = options.beta1, beta2 = options.beta2;
   if (wrong("betas_swapped")) std::swap(beta1, beta2);
   const Tensor g = wrong("decay_in_the_gradient") ? gradient + options.weight_decay * w : gradient;

@@ -4,6 +4,7 @@
 //     n_forgotten: TheLossIsAMean: divided by N
 //     wrong_way_round: TheLikelyPredictionIsPushedDown: its logit has to fall
 //     no_maximum_subtracted: LargeLogitsStayFinite: Subtract the largest logit
+//     one_maximum_for_all: LargeLogitsStayFinite: row has its own
 //     predicted_squared: EqualsAutograd: not autograd's gradient
 #include "experiments/exercises/mistakes/mistakes.h"
 #include "experiments/exercises/training/training.h"
@@ -14,6 +15,7 @@ Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets) {
   Tensor p = logits.softmax(-1);
   if (wrong("predicted_squared")) p = p.square() / p.square().sum(-1, true);
   if (wrong("no_maximum_subtracted")) p = logits.exp() / logits.exp().sum(-1, true);
+  if (wrong("one_maximum_for_all")) p = (logits - logits.max()).exp() / (logits - logits.max()).exp().sum(-1, true);
   Tensor d = p - torch::one_hot(targets, logits.size(1)).to(logits.scalar_type());
   if (wrong("target_forgotten")) d = p;
   if (wrong("wrong_way_round")) d = -d;

@@ -111,10 +111,14 @@ TEST(Attention, NeighbouringQueryHeadsShareAKeyHead) {
 }
 
 TEST(Attention, LargeScoresStayFinite) {
-  expect_close(attended({100.0F, 0.0F}, {100.0F, 0.0F, 0.0F, 0.0F}, {1.0F, 2.0F, 3.0F, 4.0F}, shape(1, 2)),
-               {1.0F, 2.0F}, 1e-5,
+  const Floats v{1.0F, 2.0F, 3.0F, 4.0F};
+  expect_close(attended({100.0F, 0.0F}, {100.0F, 0.0F, 0.0F, 0.0F}, v, shape(1, 2)), {1.0F, 2.0F}, 1e-5,
                "A score of 7071 has all weight. exp(7071) is infinite in floats, and infinite / infinite is NaN: "
                "subtract the largest score from all of them first.");
+  const Floats y = attended({100.0F, 0.0F, 0.0F, 0.0F}, {0.0F, 0.0F, 100.0F, 0.0F}, v, shape(2, 2));
+  expect_close({y[0], y[1]}, {1.0F, 2.0F}, 1e-5,
+               "The score of 7071 is that of a later position, which query 0 does not see: the largest score is the "
+               "largest of those that the query sees.");
 }
 
 // Tolerance: a score sums head_dim products below 1 and is divided by sqrt(head_dim), so its error, and the relative

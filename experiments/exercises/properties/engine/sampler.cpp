@@ -87,6 +87,8 @@ TEST(Sampler, TopKKeepsTheKLikeliest) {
   SamplerOptions options = kPlain;
   options.top_k = 3;
   expect_kept(options, {1, 3, 4}, "Top-k keeps the 3 likeliest, not the first 3 of the vocabulary.");
+  options.top_k = 9;
+  expect_shares(options, kShares, "There are five tokens, fewer than k: all are kept, and no others.");
 }
 
 TEST(Sampler, TopPKeepsTheTokenThatCrossesTheBorder) {
@@ -115,6 +117,15 @@ TEST(Sampler, WhatIsKeptHasSharesThatSumToOne) {
                 "of those that are kept.");
 }
 
+TEST(Sampler, TopPLooksAtWhatTopKKept) {
+  SamplerOptions options = kPlain;
+  options.top_k = 3;
+  options.top_p = 0.75F;
+  expect_kept(options, {1, 3},
+              "Top-k keeps three tokens, with 0.85 together. Of these the first two have (0.40 + 0.30) / 0.85 = 0.82, "
+              "more than 0.75. All three are kept where the shares are still those among all tokens.");
+}
+
 TEST(Sampler, FiltersComeBeforeTheTemperature) {
   SamplerOptions options = kPlain;
   options.temperature = 5.0F;
@@ -122,6 +133,11 @@ TEST(Sampler, FiltersComeBeforeTheTemperature) {
   expect_kept(options, {1, 3, 4},
               "Top-p looks at the shares at temperature 1. After a division by 5 they are flatter, and four tokens "
               "are needed for 0.75.");
+  options.top_p = 1.0F;
+  options.min_p = 0.3F;
+  expect_kept(options, {1, 3, 4},
+              "Min-p looks at the shares at temperature 1, too. After a division by 5 all five have more than 0.3 of "
+              "the likeliest's.");
 }
 
 TEST(Sampler, TheLikeliestComesFirst) {

@@ -44,10 +44,10 @@ TEST(Averages, AHigherScoreGetsMoreWeight) {
 }
 
 TEST(Averages, LargeScoresStayFinite) {
-  expect_close(
-      causal_softmax({500.0F, 0.0F, 500.0F, 500.0F}, 2), {1.0F, 0.0F, 0.5F, 0.5F}, kRoundings,
-      "exp(500) is infinite in floats, and infinite / infinite is NaN. Subtract the largest score of the row from all "
-      "of them first: the weights stay the same.");
+  expect_close(causal_softmax({500.0F, 1000.0F, 500.0F, 500.0F}, 2), {1.0F, 0.0F, 0.5F, 0.5F}, kRoundings,
+               "exp(500) is infinite in floats, and infinite / infinite is NaN. Subtract the largest score that row t "
+               "sees from those it sees first: the weights stay the same. 1000 is masked in row 0: exp(500 - 1000) is "
+               "0, and 0 / 0 is NaN.");
 }
 
 TEST(Averages, QueriesOfZeroGiveTheAverage) {

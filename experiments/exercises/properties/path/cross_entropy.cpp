@@ -42,9 +42,10 @@ TEST(CrossEntropy, PositionsAreAveraged) {
 
 TEST(CrossEntropy, LargeLogitsStayFinite) {
   expect_loss(
-      {1000.0F, 0.0F}, {1}, 1000.0,
+      {1000.0F, 0.0F, 0.0F, 0.0F}, {1, 0}, (1000.0 + std::log(2.0)) / 2.0,
       "exp(1000) is infinite, and infinite / infinite is NaN; exp(-1000) is 0, and its logarithm infinite. Subtract "
-      "the largest logit from all of them, and write ln p_target as the difference of the target's logit and the "
+      "the largest logit of the position from all of its logits (each position has its own), and write ln p_target as "
+      "the difference of the target's logit and the "
       "logarithm of the sum.");
 }
 

@@ -87,6 +87,13 @@ TEST(Absorbed, TheScaleIsThatOfThePlainForm) {
       "those of the plain form, and so is the scale.");
 }
 
+TEST(Absorbed, LargeScoresStayFinite) {
+  expect_close(
+      attend_to_latents(small_head(), {1.0F, 0.0F, 0.0F, 0.0F}, {200.0F, 3.0F, 0, 0, 0, 0, 0, 0}), {3.0F}, 1e-4,
+      "A single position has the weight 1, however large its score. exp(103) is infinite in floats: subtract the "
+      "largest score first.");
+}
+
 TEST(Absorbed, RotatedPartsHaveAShareInTheScore) {
   const auto length = static_cast<float>(2.0 * std::log(3.0));
   const LatentAttention a = small_head();

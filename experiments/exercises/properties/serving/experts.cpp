@@ -42,6 +42,9 @@ TEST(Experts, OfEqualLogitsTheFirstIsChosen) {
       {0.0F, 2.0F, 2.0F, 2.0F}, 2, "1, 2",
       "Three have the logit 2, and the first two of them are taken. A sort that is not stable, or >= in place "
       "of >, takes others.");
+  expect_experts(Floats(64, 2.0F), 2, "0, 1",
+                 "Of 64 equal logits the first two are taken. std::sort keeps the order of equals only in short lists; "
+                 "std::stable_sort always does.");
 }
 
 TEST(Experts, WeightsSumToOne) {

@@ -62,6 +62,8 @@ TEST(KvCache, WhatDoesNotFitIsRefused) {
       << "One place is left, and two rows come. With size_t, capacity - length - n_rows < 0 is never true: ask whether "
          "length + n_rows > capacity.";
   EXPECT_EQ(cache.length, 1U) << "What is refused changes nothing.";
+  expect_close(cache.keys, {1.0F, 2.0F, 0.0F, 0.0F}, 0.0,
+               "What is refused changes nothing: ask whether all rows fit before the first one is written.");
   append(cache, {5.0F, 6.0F}, {7.0F, 8.0F});
   expect_close(cache.keys, {1.0F, 2.0F, 5.0F, 6.0F}, 0.0, "One row still fits: the last place may be used, too.");
 }

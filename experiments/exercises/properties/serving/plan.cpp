@@ -26,6 +26,9 @@ TEST(Plan, ALongPromptIsCut) {
   expect_plan({{100, 0}}, 8, 4, {8},
               "The prompt has 100 tokens, and a step has 8 rows: it takes 8 of them, and goes on in the "
               "next step. 0: one that does not fit as a whole would never run.");
+  expect_plan({{21, 20}, {100, 6}}, 8, 4, {1, 7},
+              "6 of the 100 tokens were computed in an earlier step: 94 are missing, and 7 rows are left. 1: a request "
+              "that has begun is not always at its last token.");
 }
 
 TEST(Plan, AllTogetherKeepTheLimit) {

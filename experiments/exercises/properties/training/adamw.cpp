@@ -22,6 +22,16 @@ TEST(AdamW, AStepGoesAgainstTheGradient) {
   EXPECT_GT(now[1].item<double>(), 0.0) << "Its gradient is negative, so w rises.";
 }
 
+TEST(AdamW, TheParameterItselfIsChanged) {
+  const auto parameter = torch::zeros(2, torch::kDouble);
+  Tensor w = parameter;  // the model has another name for the same tensor
+  Moments moments = fresh(w);
+  adamw_step(w, torch::ones(2, torch::kDouble), moments, {});
+  EXPECT_LT(parameter[0].item<double>(), 0.0)
+      << "The model's parameter is not changed: w = w - … makes a new tensor and lets w name it. Change it in place: "
+         "w.sub_(…), w.mul_(…).";
+}
+
 TEST(AdamW, TheSizeOfTheGradientDoesNotMatter) {
   const auto w = torch::zeros(3, torch::kDouble), g = torch::tensor({1.0, -2.0, 3.0}, torch::kDouble);
   const AdamWOptions options{.eps = 0.0};

@@ -1,7 +1,7 @@
 // A GPU emulator. The threads of a block are fibers of one host thread, and blocks run one after another. A thread runs
 // until it ends or waits at a barrier, shuffle or tile product. An Order then selects the next thread or block, which
 // must not affect results. launch() throws a core::Error with file and line for errors that a GPU mostly ignores:
-// diverged lanes, barriers that not all threads reach, copies without a wait, accesses beyond an array.
+// diverged lanes, barriers that not all threads reach, copies without a wait, writes beyond an array.
 // folio_cuda_races also detects races (races.h).
 #pragma once
 
