@@ -32,7 +32,7 @@ double fixed_rate(const Machine& machine, double right, size_t n, size_t length)
 
 double decided_rate(const Machine& machine, double right, size_t n, size_t most, size_t n_steps, uint64_t seed) {
   infer::Goodput goodput;
-  std::vector<infer::Acceptance> acceptances(n);
+  std::vector<infer::Acceptance> acceptances(n, infer::Acceptance(&goodput.acceptance()));
   double tokens = 0.0;
   double seconds = 0.0;
   uint64_t draws = 0;
