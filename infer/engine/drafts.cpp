@@ -27,7 +27,7 @@ size_t append_forced(FormMask& form, size_t most, size_t n_likely, std::vector<i
 std::optional<Drafter::Input> Drafts::begin(std::span<const int32_t> history, size_t first, size_t most,
                                             size_t n_wanted, Sampler& sampler) {
   clear();
-  const bool behind = n_idle_ + n_ahead_ > 0 || n_tried_ == 0;
+  const bool after_pause = n_idle_ + n_ahead_ > 0 || n_tried_ == 0;
   n_forced_ = n_ahead_ = 0;
   n_idle_ = n_wanted > 0 ? 0 : n_idle_ + 1;
   if ((sampler.form() != nullptr ? most : n_wanted) == 0) return {};
@@ -41,7 +41,7 @@ std::optional<Drafter::Input> Drafts::begin(std::span<const int32_t> history, si
                         .first = first,
                         .most = n_wanted - n(),
                         .n_misses = n_misses(),
-                        .behind = behind,
+                        .after_pause = after_pause,
                         .sampler = sampler,
                         .memory = memory_};
 }

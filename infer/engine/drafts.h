@@ -29,7 +29,7 @@ class Drafter {
     size_t first;                     ///< index in `tokens` of the first token that is in the context
     size_t most;                      ///< maximum number of drafts
     size_t n_misses;                  ///< recent steps without a correct draft; if many, propose only likely drafts
-    bool behind = false;              ///< no drafts were requested in the step before: earlier tokens may be new
+    bool after_pause = false;         ///< no drafts were requested in the step before: earlier tokens may be new
     Sampler& sampler;                 ///< the sampler whose tokens the drafts predict
     std::unique_ptr<Memory>& memory;  ///< the drafter's state for this sequence; null at first
   };
@@ -55,6 +55,8 @@ class Drafter {
 
 class Drafts {
  public:
+  static constexpr size_t kStepsToRest = 32;
+
   /// Allows at most `most` drafts per step, and in addition all tokens that structured output forces. `all`, if
   /// not null, is the acceptance rate over all sequences, which is the prior of this sequence's rate.
   Drafts(size_t most, Acceptance* all) : most_(most), acceptance_(all) {}
@@ -72,9 +74,9 @@ class Drafts {
   /// the step in flight is read. Returns false after 32 calls of ran_ahead(), so that drafts are tried again.
   [[nodiscard]] bool can_wait() const { return n_issued_ == 0 && (n_idle_ > 0 || n_misses() > 3) && n_ahead_ < 32; }
   void ran_ahead() { ++n_ahead_; }
-  /// Returns true if no drafts were requested for 32 steps, so that a drafter need not observe the sequence. After such
-  /// a pause, the drafter may have no drafts at first.
-  [[nodiscard]] bool rest() const { return n_idle_ >= 32; }
+  /// Returns true if no drafts were requested for kStepsToRest steps, so that a drafter need not observe the sequence.
+  /// After such a pause, the drafter may have no drafts at first.
+  [[nodiscard]] bool rest() const { return n_idle_ >= kStepsToRest; }
   /// Discards the drafts; preempted() also discards the drafter's state for the sequence.
   void clear() { tokens_.resize(n_history_); }
   void preempted();

@@ -126,7 +126,7 @@ void Engine::draft() {
   }
   const double seconds = core::seconds_since(start);
   draft_seconds_ += seconds;
-  if (!inputs.empty()) goodput_.drafted(n_drafts, seconds, std::ranges::any_of(inputs, &Drafter::Input::behind));
+  if (!inputs.empty()) goodput_.drafted(n_drafts, seconds, std::ranges::any_of(inputs, &Drafter::Input::after_pause));
 }
 
 std::vector<Engine::PlannedRows> Engine::plan() {

@@ -166,12 +166,12 @@ std::vector<size_t> Goodput::choose(std::span<const Candidate> candidates, size_
 
 // Estimates the time of a pass as the minimum over recent calls. The estimate rises by at most 5 % per call, and not by
 // calls that also compute the tokens of a pause. After such a call, choose() tries a draft in the next step, too.
-void Goodput::drafted(std::span<const size_t> n_drafts, double seconds, bool behind) {
+void Goodput::drafted(std::span<const size_t> n_drafts, double seconds, bool after_pause) {
   if (has_set_times_ || n_drafts.empty()) return;
   const size_t passes = std::ranges::max(n_drafts);
   if (passes == 0) return;
   const double each = seconds / static_cast<double>(passes);
-  pass_seconds_ = pass_seconds_ == 0.0 ? each : std::min(each, (behind ? 1.0 : 1.05) * pass_seconds_);
+  pass_seconds_ = pass_seconds_ == 0.0 ? each : std::min(each, (after_pause ? 1.0 : 1.05) * pass_seconds_);
   size_t n_tried = 0;
   size_t n = 0;
   for (size_t i = 0; i < n_drafts.size(); ++i) {
@@ -179,7 +179,7 @@ void Goodput::drafted(std::span<const size_t> n_drafts, double seconds, bool beh
     if (tried_[i]) n_tried += n_drafts[i];
   }
   credit_ -= time_.per_row * static_cast<double>(n_tried) + (n_tried == n ? seconds : 0.0);
-  again_ = behind && n_tried == n && each > kLeastGain * time_.fixed;
+  again_ = after_pause && n_tried == n && each > kLeastGain * time_.fixed;
 }
 
 void Goodput::measured(size_t n_rows, double seconds) {

@@ -85,8 +85,8 @@ class Goodput {
   /// which costs at most 0.5 % of the time.
   [[nodiscard]] std::vector<size_t> choose(std::span<const Candidate> candidates, size_t n_rows);
   /// Records the time that drafting took after the last choose(), and the number of drafts made for each candidate.
-  /// `behind`: the drafter may have computed tokens of earlier steps, too, so the time is only an upper bound.
-  void drafted(std::span<const size_t> n_drafts, double seconds, bool behind = false);
+  /// `after_pause`: the drafter may have computed tokens of earlier steps, too, so the time is only an upper bound.
+  void drafted(std::span<const size_t> n_drafts, double seconds, bool after_pause = false);
   /// Records the seconds of a step that has no prompt rows, excluding the drafter's time.
   void measured(size_t n_rows, double seconds);
 

@@ -8,7 +8,8 @@
 namespace folio::infer {
 namespace {
 
-constexpr size_t kManyRows = 48;  // observe() runs the module if more rows are pending; more than Drafts::rest() allows
+// observe() runs the module if more rows are pending, to limit memory. A sequence that stops drafting rests before.
+constexpr size_t kManyRows = Drafts::kStepsToRest + 16;
 
 }  // namespace
 

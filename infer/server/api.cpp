@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/file_status.h"
 #include "infer/engine/conversation.h"
+#include "infer/forward/machine.h"
 #include "infer/server/request_fields.h"
 
 namespace folio::infer::server {
@@ -62,6 +63,20 @@ std::string model_name(const std::string& path) {
   const auto file = core::absolute_path(path).lexically_normal();
   if (file.filename() == "model.gguf") return file.parent_path().filename().string();
   return core::plain_name(file);
+}
+
+ApiError api_error(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const MachineLost& e) {
+    return ApiError(503, e.what());
+  } catch (const MachineError& e) {
+    return ApiError(500, e.what());
+  } catch (const core::Error& e) {  // for example, the prompt doesn't fit in the KV cache
+    return ApiError(400, e.what());
+  } catch (const std::exception& e) {
+    return ApiError(500, core::describe(e));
+  }
 }
 
 Json ApiError::json() const {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <stdexcept>
@@ -39,6 +40,9 @@ class ApiError : public std::runtime_error {
   std::string param_;
   std::string code_;
 };
+
+/// Returns an exception of the engine as an error of the API: 400, 500 or 503.
+[[nodiscard]] ApiError api_error(const std::exception_ptr& error);
 
 inline constexpr int64_t kMostChoices = 128;  ///< default maximum of choices per request, over all its prompts
 inline constexpr size_t kMostToolCalls = 32;  ///< default maximum of tool calls per answer

@@ -84,11 +84,11 @@ AnswerUpdate CallReader::end() {
 // Decides whether the answer is a call. An answer in JSON may begin like one, so the text after the name counts, too.
 bool CallReader::read_start() {
   const std::string_view held = held_;
-  const std::string_view behind = format_.call[1].text;
+  const std::string_view after_name = format_.call[1].text;
   const size_t name_end = std::min(held.find_first_not_of(data::kToolNameLetters, opening_.size()), held.size());
-  const bool begins =
-      opening_.starts_with(held.substr(0, opening_.size())) && behind.starts_with(held.substr(name_end, behind.size()));
-  if (begins && held.size() < std::max(name_end, opening_.size()) + behind.size()) return false;
+  const bool begins = opening_.starts_with(held.substr(0, opening_.size())) &&
+                      after_name.starts_with(held.substr(name_end, after_name.size()));
+  if (begins && held.size() < std::max(name_end, opening_.size()) + after_name.size()) return false;
   stage_ = begins ? Stage::Opening : Stage::Text;
   return true;
 }

@@ -81,6 +81,8 @@ class ReasoningReader {
   [[nodiscard]] AnswerUpdate read(std::string_view piece);
   [[nodiscard]] AnswerUpdate end();
   [[nodiscard]] bool is_inside() const { return stage_ == Stage::Reasoning; }
+  /// Returns true if no reasoning can follow.
+  [[nodiscard]] bool is_over() const { return stage_ == Stage::After || stage_ == Stage::Text; }
 
  private:
   enum class Stage : uint8_t { Start, Reasoning, After, Text };

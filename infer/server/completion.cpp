@@ -8,24 +8,8 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/file_status.h"
-#include "infer/forward/machine.h"
 
 namespace folio::infer::server {
-
-ApiError api_error(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const MachineLost& e) {
-    return ApiError(503, e.what());
-  } catch (const MachineError& e) {
-    return ApiError(500, e.what());
-  } catch (const core::Error& e) {  // for example, the prompt doesn't fit in the KV cache
-    return ApiError(400, e.what());
-  } catch (const std::exception& e) {
-    return ApiError(500, core::describe(e));
-  }
-}
 
 namespace {
 
@@ -34,9 +18,9 @@ namespace {
 size_t count_reasoning(data::Thinking thinking, const std::vector<int32_t>& tokens, const data::Tokenizer& tokenizer) {
   ReasoningReader reader(thinking);
   size_t n = 0;
-  for (const int32_t token : tokens) {
+  for (size_t i = 0; i < tokens.size() && !reader.is_over(); ++i) {
     n += reader.is_inside() ? 1 : 0;
-    static_cast<void>(reader.read(tokenizer.token_bytes(token)));
+    static_cast<void>(reader.read(tokenizer.token_bytes(tokens[i])));
   }
   return n;
 }

@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -19,9 +18,6 @@
 #include "infer/server/text_offsets.h"
 
 namespace folio::infer::server {
-
-/// Returns an exception of the engine as an error of the API: 400, 500 or 503.
-[[nodiscard]] ApiError api_error(const std::exception_ptr& error);
 
 inline constexpr int kClientClosedRequest = 499;  ///< nginx's status for a client that disconnected
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "infer/forward/machine.h"
-#include "infer/server/completion.h"
 #include "infer/server/request_fields.h"
 
 namespace folio::infer::server {
@@ -66,11 +64,7 @@ explain::Explanation explanation_of(const Json& body, const ServedModel& served,
       const int64_t needed = blocks_for(static_cast<int64_t>(longest));
       if (e.cache().free_blocks() < needed && needed <= e.cache().n_blocks())
         throw ApiError(429, "other requests use all blocks of the KV cache; retry");
-      try {
-        made = explain::explain(e.runner(), served.tokenizer, tokens, options);
-      } catch (const MachineError&) {  // made_for() would blame the request
-        throw api_error(std::current_exception());
-      }
+      made = explain::explain(e.runner(), served.tokenizer, tokens, options);
     });
   });
   if (!ran) throw ApiError(503, "the engine was stopped");

@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <exception>
 #include <initializer_list>
 #include <optional>
 #include <string>
 
 #include "core/json.h"
 #include "core/work_budget.h"
+#include "infer/forward/machine.h"
 #include "infer/server/api.h"
 #include "infer/server/schema.h"
 
@@ -37,6 +39,8 @@ template <typename Make>
     throw ApiError(400, error.what(), field.empty() ? "" : error.place(), "too_much_work");
   } catch (const core::WorkStopped&) {
     throw;
+  } catch (const MachineError&) {  // not the request's fault
+    throw api_error(std::current_exception());
   } catch (const core::Error& error) {
     throw ApiError(400, field.empty() ? error.what() : fmt::format("'{}': {}", field, error.what()), field);
   }

@@ -88,9 +88,9 @@ TEST_F(AsyncEngineTest, CallbackErrorsEndOnlyTheirRequest) {
   Request failing = request(5);
   failing.options.max_tokens = 30;
   failing.on_text = [](size_t, std::string_view) { throw std::runtime_error("enough"); };
-  const auto beside = stream(async, request(4));
+  const auto other = stream(async, request(4));
   EXPECT_THROW(ended(*async, failing), std::runtime_error);
-  EXPECT_EQ(text_of(*beside), alone(request(4))[0]);
+  EXPECT_EQ(text_of(*other), alone(request(4))[0]);
 }
 
 TEST_F(AsyncEngineTest, CallbackErrorsOfACancelledRequestEndOnlyIt) {
@@ -102,7 +102,7 @@ TEST_F(AsyncEngineTest, CallbackErrorsOfACancelledRequestEndOnlyIt) {
     failing.options.max_tokens = 80;
     failing.on_end = [](size_t, const GenerateResult&) { throw std::runtime_error("enough"); };
     gate->close();
-    const auto beside = stream(async, request(4));
+    const auto other = stream(async, request(4));
     std::promise<std::exception_ptr> error;
     const auto on_end = [&](RequestId, const std::exception_ptr& e) { error.set_value(e); };
     const RequestId id = async->submit({{failing, on_end}}).front();
@@ -112,7 +112,7 @@ TEST_F(AsyncEngineTest, CallbackErrorsOfACancelledRequestEndOnlyIt) {
     if (stops) async->stop();
     EXPECT_THROW(std::rethrow_exception(error.get_future().get()), std::runtime_error);
     if (!stops) {
-      EXPECT_EQ(text_of(*beside), alone(request(4))[0]);
+      EXPECT_EQ(text_of(*other), alone(request(4))[0]);
     }
   }
 }
