@@ -65,10 +65,8 @@ SplitsOf<Tokens> split(Tokens tokens, double validation_fraction, double test_fr
 
 std::string dataset_name(const std::string& dataset) {
   if (dataset == "tinyshakespeare") return dataset;
-  fs::path path = core::absolute_path(dataset).lexically_normal();  // ".." and "texts/" have the folder's own name
-  if (!path.has_filename()) path = path.parent_path();
-  const std::string name = path.stem().string();
-  return name.empty() ? "text" : name;  // "/" has no name
+  const std::string name = core::normal_path(dataset).stem().string();  // ".." and "texts/" have the folder's own name
+  return name.empty() ? "text" : name;                                  // "/" has no name
 }
 
 fs::path path_of_dataset(const std::string& dataset) {

@@ -37,9 +37,13 @@ void require_path(const fs::path& path) {
 bool path_exists(const fs::path& path) { return fs::exists(status_of(path)); }
 bool is_folder(const fs::path& path) { return fs::is_directory(status_of(path)); }
 
+fs::path normal_path(const fs::path& path) {
+  fs::path normal = absolute_path(path).lexically_normal();
+  return normal.has_filename() ? normal : normal.parent_path();
+}
+
 std::string plain_name(const fs::path& path) {
-  fs::path file = absolute_path(path).lexically_normal();
-  if (!file.has_filename()) file = file.parent_path();
+  const fs::path file = normal_path(path);
   return (is_folder(file) ? file.filename() : file.stem()).string();
 }
 

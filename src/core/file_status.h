@@ -20,6 +20,9 @@ void require_path(const std::filesystem::path& path);
 [[nodiscard]] bool is_folder(const std::filesystem::path& path);
 [[nodiscard]] bool is_plain_file(const std::filesystem::path& path);
 
+/// Returns the absolute path without ".", ".." and a "/" at its end. Keeps symbolic links.
+[[nodiscard]] std::filesystem::path normal_path(const std::filesystem::path& path);
+
 /// Returns a directory's name, or a file's name without its extension. `path` may end with "/", "." or "..".
 [[nodiscard]] std::string plain_name(const std::filesystem::path& path);
 
