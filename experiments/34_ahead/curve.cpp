@@ -5,8 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -111,16 +109,12 @@ int main(int argc, char** argv) {
   infer::LoadOptions options;
   options.context = 512;
   options.n_contexts = 64;
+  options.draft = infer::DraftSource::Auto;  // the module, the draft model or n-grams
   size_t n_pairs = 10;
   int64_t n_tokens = 128;
   std::vector<size_t> counts{1, 4, 16, 64};
   app.add_option("model", model_path)->required();
   app.add_option("--draft-model", options.draft_model);
-  app.add_option("--draft", options.draft)
-      ->transform(
-          CLI::CheckedTransformer(std::map<std::string, infer::DraftSource>{{"ngram", infer::DraftSource::NGrams},
-                                                                            {"model", infer::DraftSource::Model},
-                                                                            {"mtp", infer::DraftSource::Mtp}}));
   app.add_option("--context", options.context)->capture_default_str();
   app.add_option("--threads", options.machines.n_threads);
   app.add_option("--pairs", n_pairs)->check(CLI::Range(1, 1000))->capture_default_str();
