@@ -54,7 +54,7 @@ check: ## after an edit of a module: test shapes, RoPE, gradients, and the engin
 test: ## build all programs and run each layer's tests (minutes)
 	@scripts/bootstrap.sh test-build
 	@$(CONFIGURE)
-	@scripts/bootstrap.sh test & installing=$$!; \
+	@trap 'kill 0' INT; scripts/bootstrap.sh test & installing=$$!; \
 	  cmake --build --preset $(PRESET); built=$$?; \
 	  wait $$installing && exit $$built
 	@$(CORPUS)
@@ -175,7 +175,7 @@ interop: ## test with other programs: llama.cpp and, unless SERVER=no, its serve
 	@$(CORPUS)
 	@$(SMOLLM2)
 	@$(CONFIGURE)
-	@cmake --build --preset $(PRESET) --target train generate export inspect chat perplexity serve conversations_tool format_tool form_tool folio_python
+	@cmake --build --preset $(PRESET) --target train generate export inspect chat perplexity serve chat_template_tool format_tool form_tool folio_python
 	@ctest --test-dir build -C interop -L interop $(if $(filter no,$(SERVER)),-E 'interop_(serve|forms)$$') --output-on-failure
 
 cuda-all: ## build the serving programs with kernels for all GPUs from Ampere to Hopper into build-cuda/

@@ -68,7 +68,8 @@ class Encoder {
       : tokenizer_(tokenizer), pool_(pool), sink_(sink), whole_(tokenizer.kind() == "SentencePiece") {}
 
   void add(const Documents::Piece& piece) {
-    if (piece.text.size() > 0 || !begun_) begin();
+    if (!begun_ || parts_.empty()) parts_.push_back({.begins = !begun_});
+    begun_ = !piece.ends_document;
     if (whole_) {  // SentencePiece's tokens depend on the whole text, so documents are not split
       parts_.back().text += piece.text;
     } else {
@@ -78,7 +79,6 @@ class Encoder {
       });
     }
     n_bytes_ += piece.text.size();
-    if (piece.ends_document) begun_ = false;
     if (n_bytes_ >= kTogether && (!whole_ || !begun_)) flush();
   }
 
@@ -102,21 +102,13 @@ class Encoder {
     bool begins = false;  ///< the part begins a document
   };
 
-  void begin() {
-    if (!std::exchange(begun_, true)) {
-      parts_.push_back({.begins = true});
-    } else if (parts_.empty()) {
-      parts_.emplace_back();
-    }
-  }
-
   const Tokenizer& tokenizer_;
   core::ThreadPool& pool_;
   const Sink& sink_;
   bool whole_;
   std::vector<Part> parts_;
   size_t n_bytes_ = 0;
-  bool begun_ = false;  ///< a piece of the current document has been added
+  bool begun_ = false;  ///< the next piece continues a document
   bool any_ = false;    ///< sink_ has received a document, so the next needs a separator before it
 };
 

@@ -25,79 +25,55 @@ bool ends_with(const fs::path& path, std::string_view ending) { return path.file
 bool has_lines(const fs::path& path) { return ends_with(path, ".jsonl") || ends_with(path, ".jsonl.gz"); }
 bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r") == std::string_view::npos; }
 
+// Processes the complete pieces or lines at the beginning of `text`, and if `is_last`, all of it. Returns the number of
+// bytes processed. `n_read` is the number of bytes read so far from all files.
+using TakeText = std::function<size_t(std::string_view text, bool is_last, uint64_t n_read)>;
 using TakeLine = std::function<void(std::string_view line, const std::string& where, uint64_t n_read)>;
-using TakePiece = std::function<void(const Documents::Piece&)>;
 
+// Cuts plain text into pieces of documents.
 class Cutter {
  public:
-  /// Passes pieces of documents to `take_piece`, or lines to `take_line`. The other callback must be null.
-  Cutter(std::string where, const TakePiece* take_piece, const TakeLine* take_line)
-      : where_(std::move(where)), take_piece_(take_piece), take_line_(take_line) {}
+  Cutter(const std::string& where, const std::function<void(const Documents::Piece&)>& take)
+      : where_(where), take_(take) {}
 
-  /// Passes the complete pieces or lines of `text` to the callback, and if `is_last`, also the remaining text. `n_read`
-  /// is the number of bytes read so far from all files. Returns the number of bytes consumed.
   size_t cut(std::string_view text, bool is_last, uint64_t n_read) {
     n_read_ = n_read;
-    return take_line_ != nullptr ? cut_lines(text, is_last) : cut_text(text, is_last);
-  }
-
- private:
-  void give(std::string_view text, bool ends) {
-    const bool is_empty = text.empty() && !begun_;
-    begun_ = !ends && (begun_ || !text.empty());
-    if (!is_empty) (*take_piece_)({.text = text, .ends_document = ends, .where = where_, .n_read = n_read_});
-  }
-
-  size_t cut_text(std::string_view text, bool is_last) {
     size_t at = 0;
     for (size_t end = text.find(kDocumentEnd); end != std::string_view::npos; end = text.find(kDocumentEnd, at)) {
-      give_in_pieces(text.substr(at, end - at));
-      give({}, true);
+      end_document(text.substr(at, end - at));
       at = end + kDocumentEnd.size();
     }
     if (is_last) {
-      give_in_pieces(text.substr(at));
-      give({}, true);
+      end_document(text.substr(at));
       return text.size();
     }
     for (size_t end = 0; text.size() - at > kPiece; at = end) {
       end = word_border(text, at + kPiece);
       if (end == text.size()) break;
-      give(text.substr(at, end - at), false);
+      emit(text.substr(at, end - at), false);
     }
     return at;
   }
 
-  void give_in_pieces(std::string_view text) {
-    for_parts(text, kPiece, [&](std::string_view part) { give(part, false); });
+ private:
+  void emit(std::string_view text, bool ends) {
+    const bool is_empty = text.empty() && !begun_;
+    begun_ = !ends && (begun_ || !text.empty());
+    if (!is_empty) take_({.text = text, .ends_document = ends, .where = where_, .n_read = n_read_});
   }
 
-  size_t cut_lines(std::string_view text, bool is_last) {
-    size_t at = 0;
-    for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n', at)) {
-      give_line(text.substr(at, end - at));
-      at = end + 1;
-    }
-    if (!is_last) return at;
-    give_line(text.substr(at));
-    return text.size();
+  void end_document(std::string_view text) {
+    for_parts(text, kPiece, [&](std::string_view part) { emit(part, false); });
+    emit({}, true);
   }
 
-  void give_line(std::string_view line) {
-    ++n_lines_;
-    if (is_blank(line)) return;
-    (*take_line_)(line, fmt::format("{}: line {}", where_, n_lines_), n_read_);
-  }
-
-  std::string where_;
-  const TakePiece* take_piece_;
-  const TakeLine* take_line_;
-  bool begun_ = false;  // a piece of the current document has been passed to take_piece_
-  size_t n_lines_ = 0;
+  const std::string& where_;
+  const std::function<void(const Documents::Piece&)>& take_;
+  bool begun_ = false;  // a piece of the current document has been passed to take_
   uint64_t n_read_ = 0;
 };
 
-void read_compressed(const fs::path& path, uint64_t n_before, Cutter& cutter) {
+void read_compressed(const fs::path& path, uint64_t n_before, const TakeText& take) {
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
   core::require(file != nullptr, "cannot read {}", path.string());
   std::string text;
@@ -111,30 +87,45 @@ void read_compressed(const fs::path& path, uint64_t n_before, Cutter& cutter) {
     const char* why = gzerror(file.get(), &error);
     core::require(got >= 0 && error == Z_OK, "cannot decompress {}: {}", path.string(), why);
     const z_off_t at = gzoffset(file.get());
-    text.erase(0, cutter.cut(text, !more, n_before + static_cast<uint64_t>(std::max<z_off_t>(at, 0))));
+    text.erase(0, take(text, !more, n_before + static_cast<uint64_t>(std::max<z_off_t>(at, 0))));
   }
 }
 
 // Reads a mapped file in blocks, and releases the memory of blocks already read.
-void read_mapped(const fs::path& path, uint64_t n_before, Cutter& cutter) {
+void read_mapped(const fs::path& path, uint64_t n_before, const TakeText& take) {
   const core::MappedFile file(path);
   const std::span<const std::byte> bytes = file.bytes();
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   size_t at = 0;
   for (size_t end = 0; end < text.size();) {
     end = std::min(text.size(), std::max(end, at) + 2 * kPiece);
-    const size_t n = cutter.cut(text.substr(at, end - at), end == text.size(), n_before + end);
+    const size_t n = take(text.substr(at, end - at), end == text.size(), n_before + end);
     file.release(bytes.subspan(at, n));
     at += n;
   }
 }
 
-void read_file(const fs::path& path, uint64_t n_before, Cutter& cutter) {
+void read_file(const fs::path& path, uint64_t n_before, const TakeText& take) {
   if (ends_with(path, ".gz")) {
-    read_compressed(path, n_before, cutter);
+    read_compressed(path, n_before, take);
   } else if (core::size_of_file(path) > 0) {
-    read_mapped(path, n_before, cutter);
+    read_mapped(path, n_before, take);
   }
+}
+
+// Calls `take` for each line of a file that is not blank.
+void read_lines_of(const fs::path& path, uint64_t n_before, const TakeLine& take) {
+  size_t n_lines = 0;
+  read_file(path, n_before, [&](std::string_view text, bool is_last, uint64_t n_read) {
+    for (size_t at = 0, end = 0;; at = end + 1) {
+      end = std::min(text.find('\n', at), text.size());
+      if (end == text.size() && !is_last) return at;
+      const std::string_view line = text.substr(at, end - at);
+      ++n_lines;
+      if (!is_blank(line)) take(line, fmt::format("{}: line {}", path.string(), n_lines), n_read);
+      if (end == text.size()) return end;
+    }
+  });
 }
 
 }  // namespace
@@ -157,24 +148,25 @@ void Documents::read(const std::function<void(const Piece&)>& take) const {
   uint64_t n_before = 0;
   for (const fs::path& file : files_) {
     const std::string name = file.string();
-    const TakeLine take_object = [&](std::string_view line, const std::string& where, uint64_t n_read) {
-      const nlohmann::json object = core::parse_json(line, where);
-      core::require(object.is_object(), "{}: not a JSON object", where);
-      const auto text = core::json_get<std::string>(object, field_, where);
-      if (!text.empty()) take({.text = text, .ends_document = true, .where = name, .n_read = n_read});
-    };
-    Cutter cutter = has_lines(file) ? Cutter(name, nullptr, &take_object) : Cutter(name, &take, nullptr);
-    read_file(file, n_before, cutter);
+    if (has_lines(file)) {
+      read_lines_of(file, n_before, [&](std::string_view line, const std::string& where, uint64_t n_read) {
+        const nlohmann::json object = core::parse_json(line, where);
+        core::require(object.is_object(), "{}: not a JSON object", where);
+        const auto text = core::json_get<std::string>(object, field_, where);
+        if (!text.empty()) take({.text = text, .ends_document = true, .where = name, .n_read = n_read});
+      });
+    } else {
+      Cutter cutter(name, take);
+      read_file(file, n_before, std::bind_front(&Cutter::cut, &cutter));
+    }
     n_before += core::size_of_file(file);
   }
 }
 
 void Documents::read_lines(const std::function<void(std::string_view, const std::string&)>& take) const {
-  const TakeLine take_line = [&](std::string_view line, const std::string& where, uint64_t) { take(line, where); };
   for (const fs::path& file : files_) {
     core::require(has_lines(file), "{}: not a JSON Lines file (.jsonl or .jsonl.gz)", file.string());
-    Cutter cutter(file.string(), nullptr, &take_line);
-    read_file(file, 0, cutter);
+    read_lines_of(file, 0, [&](std::string_view line, const std::string& where, uint64_t) { take(line, where); });
   }
 }
 

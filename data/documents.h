@@ -23,7 +23,7 @@ class Documents {
   /// `field`; all others are plain text. Throws core::Error that names a missing file or an empty directory.
   explicit Documents(const std::vector<std::string>& paths, std::string field = "text");
 
-  /// A piece of a document, cut at word_border() so that no word is split. `n_read` counts the bytes read so far from
+  /// A piece of a document, cut at word_border(), which changes no word. `n_read` counts the bytes read so far from
   /// all files.
   struct Piece {
     std::string_view text;

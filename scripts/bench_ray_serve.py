@@ -68,13 +68,11 @@ def main():
     p.add_argument("--streams", type=int, default=64)
     p.add_argument("--at-once", type=int, default=16)
     p.add_argument("--tokens", type=int, default=64)
-    p.add_argument("--only", choices=("serve", "ray_serve"))
     a = p.parse_args()
     os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="disabled", RAY_ADDRESS="local")
     commands = {"serve, 2 threads": [BUILD / "serve", "-m", a.model, "--threads", 2],
                 "ray_serve, 2 replicas of 1": [sys.executable, "-m", "folio.ray_serve", a.model, "--replicas", 2]}
-    names = [name for name in commands if a.only is None or name.startswith(a.only + ",")]
-    results = alternate(names, lambda name, round_: measure(commands[name], round_, a), a)
+    results = alternate(commands, lambda name, round_: measure(commands[name], round_, a), a)
     for of_round in zip(*results.values()):
         assert all(side["texts"] == of_round[0]["texts"] for side in of_round), "the texts differ"
     rows = []

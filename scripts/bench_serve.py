@@ -35,7 +35,7 @@ import random
 import statistics
 import sys
 
-from compare import BUILD, SMOLLM2, TINYSHAKESPEARE, alternate, parser, ratios, report, run as run_program, with_range
+from compare import BUILD, SMOLLM2, TINYSHAKESPEARE, alternate, parser, positive, ratios, report, run as run_program, with_range
 from picture import Panel, plot
 from servers import COMMANDS, LLAMA_SERVER, Server, kind_of, raise_descriptor_limit
 from slow_clients import SlowClients, unread_port
@@ -206,7 +206,7 @@ def measure_slow(model, a):
         """Runs load() while slow clients are connected. Returns the values of load(), the number of connected slow
         clients, and how often the server disconnected one."""
         async with SlowClients(port, a.slow_clients) as slow:
-            return *await load(server, tokens, seed), slow.connected(), slow.cut_off
+            return *await load(server, tokens, seed), len(slow.open), slow.cut_off
 
     def load_of(what, server, tokens, round_):
         if what == "alone":
@@ -246,8 +246,8 @@ def main():
     p.add_argument("--only", nargs="+", default=["folio", "llama-server"],
                    help="these servers (folio, llama-server, vllm), with flags: \"folio --max-batch-tokens 128\"")
     p.add_argument("--rates", nargs="+", type=float, default=[1, 2, 4], help="requests/s")
-    p.add_argument("--requests", type=int, default=64)
-    p.add_argument("--sequences", type=int, default=16)
+    p.add_argument("--requests", type=positive, default=64)
+    p.add_argument("--sequences", type=positive, default=16)
     p.add_argument("--context", type=int, default=1024, help="of a sequence")
     p.add_argument("--cache-type", choices=["f16", "f32"], default="f16")
     p.add_argument("--seed", type=int, default=1)

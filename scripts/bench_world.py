@@ -12,7 +12,6 @@ import argparse
 import concurrent.futures
 import json
 import pathlib
-import sys
 import tempfile
 
 import make_world
@@ -41,14 +40,11 @@ def plain(text):
     return " ".join(text.lower().split()).strip(" .")
 
 
-def share(serve_flags, questions, show=False):
-    right = 0
-    for question, answer in zip(questions, answers(serve_flags, questions)):
-        expected = question["messages"][-1]["content"]
-        right += plain(answer) == plain(expected)
-        if show and plain(answer) != plain(expected):
-            print(f"    {question['messages'][1]['content']} {answer!r}, not {expected!r}")
-    return 100 * right / len(questions)
+def share(serve_flags, questions):
+    """Returns the percentage of the questions that are answered correctly."""
+    right = [plain(answer) == plain(question["messages"][-1]["content"])
+             for question, answer in zip(questions, answers(serve_flags, questions), strict=True)]
+    return 100 * sum(right) / len(right)
 
 
 def trained(folder, seed, init, flags):
@@ -65,14 +61,10 @@ def main():
     parser.add_argument("--seeds", default="1,2,3,4,5")
     parser.add_argument("--init", default=SMOLLM2)
     parser.add_argument("--out", type=pathlib.Path, default=None, help="keep the runs here")
-    parser.add_argument("--wordings", type=int, default=4)
-    parser.add_argument("--no-before", action="store_true", help="don't ask the model before")
-    parser.add_argument("--show", action="store_true", help="print wrong answers")
-    own, flags = sys.argv[1:], []
-    if "--" in own:
-        own, flags = own[:own.index("--")], own[own.index("--") + 1:]
-    a = parser.parse_args(own)
-    flags = flags or FLAGS
+    parser.add_argument("--wordings", type=int, choices=range(1, 9), default=4)
+    parser.add_argument("flags", nargs="*", metavar="-- FLAGS", help="of train")
+    a = parser.parse_args()
+    flags = a.flags or FLAGS
     print("train", *flags)
     befores, afters, times, cpus = [], [], [], []
     for seed in map(int, a.seeds.split(",")):
@@ -80,14 +72,13 @@ def main():
             folder = (a.out or pathlib.Path(scratch)) / f"world{seed}"
             make_world.write(folder, seed, a.wordings)
             questions = [json.loads(line) for line in (folder / "questions.jsonl").read_text().splitlines()]
-            if not a.no_before:
-                befores.append(share(["-m", a.init], questions))
+            befores.append(share(["-m", a.init], questions))
             seconds, cpu, serve_flags = trained(folder, seed, a.init, flags)
-            afters.append(share(serve_flags, questions, a.show))
+            afters.append(share(serve_flags, questions))
             times.append(seconds)
             cpus.append(cpu)
-            before = f"{befores[-1]:.0f} % before, " if befores else ""
-            print(f"seed {seed}: {before}{afters[-1]:.0f} % after, {seconds:.0f} s ({cpu:.0f} s of processors)", flush=True)
+            print(f"seed {seed}: {befores[-1]:.0f} % before, {afters[-1]:.0f} % after, {seconds:.0f} s ({cpu:.0f} s of "
+                  "processors)", flush=True)
     for name, values, unit in (("before", befores, "%"), ("after", afters, "%"), ("training", times, "s"),
                                ("processors", cpus, "s")):
         if len(values) > 1:

@@ -29,8 +29,11 @@ agents+=" openai==2.54.0 openai-agents==0.20.0 pydantic-ai-slim[openai]==2.31.1 
 trl="accelerate==1.15.0 datasets==5.2.0"
 venv=build/venv
 
+goals="build serving test test-build interop interop-library fuzz book neon"
+
 say() { printf 'bootstrap: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
+[[ " $goals " == *" $goal "* ]] || { say "unknown goal \"$goal\"; the goals are: $goals"; exit 2; }
 
 # pip install that prints each package and its size. Skips pip's compilation of all Python files: the tests import a
 # fifth of them, and Python caches those when imported.
@@ -259,8 +262,8 @@ forms_packages() {
   jsonschema=$(grep '^jsonschema==' scripts/requirements-test.txt)
   extend_venv $folder
   venv=$folder pip_install --no-deps $forms
+  rm -rf $folder/json-schema-tests $folder/jsonschema-*.tar.gz
   $venv/bin/python -m pip --disable-pip-version-check download --quiet --no-deps --no-binary jsonschema --dest $folder "$jsonschema"
-  rm -rf $folder/json-schema-tests
   mkdir $folder/json-schema-tests
   tar -xzf $folder/jsonschema-*.tar.gz -C $folder/json-schema-tests --strip-components=3 --wildcards '*/json/tests/draft2020-12'
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Generates docs/cli/PROGRAM.md from each program's --help: a table per group of flags, at most 1,200 words per page.
 
-Writes the pages of the programs in --build; with --check, reports an error for each page that differs. Skips programs
-that aren't built."""
+Writes the pages of the programs in --build and removes those that are no longer needed; with --check, reports an error
+for each page that differs. Skips programs that aren't built."""
 
 import argparse
 import pathlib
@@ -88,13 +88,16 @@ def main():
     for name in PROGRAMS:
         if not (options.build / name).exists():
             continue
-        for page, text in pages_of(name, options.build / name).items():
-            file = options.out / f"{page}.md"
-            if file.exists() and file.read_text() == text:
+        pages = {options.out / f"{page}.md": text for page, text in pages_of(name, options.build / name).items()}
+        for file in sorted({*pages, *options.out.glob(f"{name}-[0-9].md")}):
+            text = pages.get(file)
+            if (file.read_text() if file.exists() else None) == text:
                 continue
             if options.check:
                 print(f"{file}: differs from {name} --help; run scripts/cli_pages.py", file=sys.stderr)
                 wrong += 1
+            elif text is None:
+                file.unlink()
             else:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(text)

@@ -17,8 +17,8 @@ Usage: scripts/compare.py COMMAND... [--models FILE...] [--with FLAGS...] [--bus
             "transformers -m DIRECTORY --beams 4 --prompt-tokens 8 --gen-tokens 128 -t 2", with an F32 model
 
 A command is a quoted string of environment variables and a program with its flags, as in ENGINES. The program is train,
-bench or generate in build/, or an absolute path to one of another build. serve, llama.cpp, openvino, transformers and
-pytorch (a training step) are the scripts *_speed.py, which have flags like those programs. llama-bench is a path to
+bench or generate in build/, or an absolute path to one of another build. llama.cpp, openvino, transformers and pytorch
+(a training step) are the scripts *_speed.py, which have flags like those programs. llama-bench is a path to
 llama.cpp's or ik_llama.cpp's program (best with `-rtr 1 -fa 1`), and run one to llama2.c's. {} stands for each of
 --models; --with measures all commands with each of these strings of further flags. A busy process runs `while True:
 pass` in Python. --copies 2 also runs two instances of a command at once without a busy process, and adds their speeds.
@@ -95,7 +95,7 @@ class Process:
         if self.process.returncode is None:
             self.process.terminate()
             try:
-                self.process.wait(70)  # longer than serve_speed.py waits for its server
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -161,7 +161,6 @@ def speeds_of_llama2c(result, _):
 ENGINES = {"train": Engine(None, ["--out", RUN], speeds_of_training),
            "bench": Engine(None, ["--json"], speeds_of_json),
            "generate": Engine(None, ["--json"], speeds_of_json),
-           "serve": Engine(HERE / "serve_speed.py", [], speeds_of_json),
            "llama.cpp": Engine(HERE / "llama_cpp_speed.py", [], speeds_of_json),
            "openvino": Engine(HERE / "openvino_speed.py", [], speeds_of_json),
            "transformers": Engine(HERE / "transformers_speed.py", [], speeds_of_json),
@@ -185,10 +184,7 @@ class Command:
             sys.exit(f"{line}: the program is none of {', '.join(ENGINES)}")
         self.engine, self.is_peer = ENGINES[name], name in PEERS
         program = BUILD / name if words[0] == name else pathlib.Path(words[0]).resolve()
-        interpreter = python if self.is_peer else sys.executable
-        start = [interpreter, self.engine.script] if self.engine.script else [program]
-        if name == "serve":
-            self.environment["FOLIO_BUILD_DIR"] = str(program.parent)
+        start = [python, self.engine.script] if self.engine.script else [program]
         self.words = [*start, *words[1:], *self.engine.flags]
 
     def speeds(self, copies=1):
@@ -287,14 +283,17 @@ def with_interval(values, digits=2):
     return f"{statistics.median(values):.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
 
-# Factors of Student's t for 95 % intervals, by number of values.
+# Factors of Student's t for 95 % intervals, by number of values; more than 10 use the last, slightly too large.
 T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
 
 
 def mean_with_interval(values, form=".1f"):
     """Formats the mean ± half the width of its 95 % confidence interval (Student's t)."""
-    half = T95[len(values)] * statistics.stdev(values) / math.sqrt(len(values)) if len(values) in T95 else None
-    return f"{statistics.mean(values):{form}}" + ("" if half is None else f" ± {half:{form.removeprefix('+')}}")
+    mean = f"{statistics.mean(values):{form}}"
+    if len(values) == 1:
+        return mean
+    half = T95[min(len(values), 10)] * statistics.stdev(values) / math.sqrt(len(values))
+    return f"{mean} ± {half:{form.removeprefix('+')}}"
 
 
 def table(head, rows, title=""):
@@ -359,7 +358,7 @@ def main():
     p.add_argument("--models", nargs="+", default=[""], metavar="FILE")
     p.add_argument("--with", nargs="+", default=[""], metavar="FLAGS", dest="flags")
     p.add_argument("--busy", nargs="+", type=int, default=[0, 1], metavar="N")
-    p.add_argument("--copies", nargs="+", type=int, default=[], metavar="N")
+    p.add_argument("--copies", nargs="+", type=positive, default=[], metavar="N")
     p.add_argument("--python", default=sys.executable, help="that has the packages of other projects")
     p.add_argument("--svg", type=pathlib.Path)
     a = p.parse_args()

@@ -26,9 +26,9 @@ VENV = ROOT / "build/cuda-venv"
 # nvcc's flags, as in infer/cuda/CMakeLists.txt.
 FLAGS = ["-std=c++20", "-O3", "-DNDEBUG", "-fmad=false", "-Xcompiler=-Wall,-Wextra,-ffp-contract=off", "-Werror=all-warnings"]
 HEADER = """\
-What nvcc {version} says of the kernels for sm_90. Made by scripts/cuda_report.py --update; make cuda-report checks it.
-Registers are a thread's, shared memory is a block's: static + dynamic. Warps are those that a multiprocessor holds at
-once, of 64, and what limits them.
+Resource usage of the kernels for sm_90, as reported by nvcc {version}. Written by scripts/cuda_report.py --update; make
+cuda-report compares it. Registers per thread; shared memory per block, static + dynamic; resident warps per
+multiprocessor, at most 64, and the resource that limits them.
 
 """
 
@@ -109,11 +109,8 @@ def compile_file(nvcc, source):
             return [], [line for line in said.splitlines() if not line.startswith("ptxas info")]
         ptx = (pathlib.Path(scratch) / f"{source.stem}.ptx").read_text()
     kernels = parse(source, said, ptx)
-    problems = []
-    for k in kernels:
-        if k.spilled:
-            problems.append(f"{k.file}: {k.name} spills {k.spilled} bytes of registers; give it smaller tiles or fewer threads")
-    return kernels, problems
+    return kernels, [f"{k.file}: {k.name} spills {k.spilled} bytes of registers; give it smaller tiles or fewer threads"
+                     for k in kernels if k.spilled]
 
 
 def bytes_said(name, comments):

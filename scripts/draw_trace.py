@@ -6,9 +6,9 @@ Usage: build/venv/bin/python scripts/draw_trace.py TRACE.json [OUT.svg]
 Prints for each rank the milliseconds of a step, of computation on the main thread, of communication with other ranks,
 and of their overlap. Computation is the time in operations of LibTorch or Folio, except while the thread waits for
 other ranks."""
+import argparse
 import json
 import pathlib
-import sys
 from collections import defaultdict
 
 import numpy as np
@@ -20,7 +20,7 @@ def lanes_of(path):
     """Returns {rank: (computing, waiting, communicating, updates)}: three lists of [begin, end] intervals, and a list
     of the end times of weight updates. Times are in microseconds."""
     lanes = defaultdict(lambda: ([], [], [], []))
-    for event in json.load(open(path))["traceEvents"]:
+    for event in json.loads(path.read_text())["traceEvents"]:
         if event["ph"] != "X":
             continue
         computing, waiting, communicating, updates = lanes[event["pid"]]
@@ -37,7 +37,11 @@ def lanes_of(path):
 
 
 def main():
-    lanes = lanes_of(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trace", type=pathlib.Path)
+    parser.add_argument("svg", type=pathlib.Path, nargs="?")
+    options = parser.parse_args()
+    lanes = lanes_of(options.trace)
     # The window is the second of three steps: it begins when the earliest rank ends update 1 and ends when the latest
     # rank ends update 2.
     ends = [sorted(updates) for *_, updates in lanes.values()]
@@ -62,9 +66,9 @@ def main():
             for a, b in np.flatnonzero(np.diff(pixels, prepend=False, append=False)).reshape(-1, 2):
                 body += rectangle(f"f{lane}", 70 + a, 70 + 60 * row + 22 * lane, b - a, 18)
         body += text(16, 94 + 60 * row, f"rank {rank}")
-    if len(sys.argv) > 2:
+    if options.svg:
         title = f"One step, {(end - begin) / 1e3:.0f} ms"
-        pathlib.Path(sys.argv[2]).write_text(document(890, 80 + 60 * len(lanes), title, body), encoding="utf-8")
+        options.svg.write_text(document(890, 80 + 60 * len(lanes), title, body), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -94,9 +94,10 @@ def build_folder(group):
 
 def build(folder, target):
     """Builds the target. If that fails, prints the compiler's messages without ninja's own lines, and exits with 1."""
-    done = subprocess.run(["cmake", "--build", folder, "--target", target], stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(["cmake", "--build", folder, "--target", target], stdout=subprocess.PIPE, text=True,
+                          errors="replace")
     if done.returncode:
-        noise = re.compile(r"^(\[|FAILED: |ninja: |.* -o )")
+        noise = re.compile(r"^(\[|FAILED: |ninja: (build stopped|Entering)|.* -o )")
         print("\n".join(line for line in done.stdout.splitlines() if not noise.match(line)))
         sys.exit(1)
 
@@ -136,7 +137,7 @@ def run_tests(program):
     """Prints the program's output as it arrives. Returns (exit code, name of the failed test). The name is None if no
     test failed or if the exercise is still unwritten."""
     lines = []
-    with subprocess.Popen([program], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([program], stdout=subprocess.PIPE, text=True, errors="replace") as process:
         for line in process.stdout:
             print(line, end="", flush=True)
             lines.append(line)

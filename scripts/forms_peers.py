@@ -13,8 +13,8 @@ PATIENCE = 60  # timeout in seconds for an engine's answer to one schema
 
 
 class Program:
-    """A child process that answers each line of JSON with one line of JSON. ask() returns None without an answer, and
-    restarts the process after a timeout or if it had already exited."""
+    """A child process that answers each line of JSON with one line of JSON. If it exits or exceeds PATIENCE, ask()
+    restarts it and returns None."""
 
     def __init__(self, *command):
         self.command = command
@@ -27,8 +27,8 @@ class Program:
         try:
             self.process.stdin.write(json.dumps(question) + "\n")
             self.process.stdin.flush()
-            if select.select([self.process.stdout], [], [], PATIENCE)[0]:
-                return json.loads(self.process.stdout.readline() or "null")
+            if select.select([self.process.stdout], [], [], PATIENCE)[0] and (line := self.process.stdout.readline()):
+                return json.loads(line)
         except BrokenPipeError:
             pass
         self.process.kill()

@@ -8,6 +8,7 @@
 set -euo pipefail
 what="demo test"
 [ "${1:-}" != --demo ] || { what=demo; shift; }
+[[ ${1:-} != -* ]] || { echo "fresh_machine: unknown option $1; the only one is --demo" >&2; exit 2; }
 folder=$(realpath -m "${1:-$(mktemp -d)}")
 root=$(git -C "$(dirname "$0")" rev-parse --show-toplevel)
 [ ! -e "$folder/folio" ] || { echo "fresh_machine: $folder/folio exists; name another folder" >&2; exit 1; }

@@ -4,14 +4,14 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(FOLIO_PROGRAMS bench chat explain export generate inspect perplexity)
+set(installed_programs bench chat explain export generate inspect perplexity)
 foreach(name IN ITEMS serve tokenize train verify)  # require Boost, zlib or LibTorch
   if(TARGET ${name})
-    list(APPEND FOLIO_PROGRAMS ${name})
+    list(APPEND installed_programs ${name})
   endif()
 endforeach()
-set_target_properties(${FOLIO_PROGRAMS} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)  # LibTorch is not copied
-install(TARGETS ${FOLIO_PROGRAMS} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+set_target_properties(${installed_programs} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)  # LibTorch is not copied
+install(TARGETS ${installed_programs} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 set(FOLIO_INCLUDE ${CMAKE_INSTALL_INCLUDEDIR}/folio)
 set_target_properties(folio_engine PROPERTIES EXPORT_NAME engine)

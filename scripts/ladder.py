@@ -14,7 +14,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def number(value):
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    """Formats a number. JSON has null for one that isn't finite."""
+    return "not finite" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def run(name, program, out, flags):

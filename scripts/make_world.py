@@ -124,7 +124,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--wordings", type=int, default=4, help="for each fact, 1 to 8")
+    parser.add_argument("--wordings", type=int, choices=range(1, 9), default=4, help="for each fact")
     a = parser.parse_args()
     write(a.out, a.seed, a.wordings)
 

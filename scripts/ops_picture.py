@@ -2,6 +2,7 @@
 """Draws the time of a step by operation, one bar for prefill and one for decode, from `bench --ops --json`.
 
 Usage: build/bench -m MODEL --ops --json | scripts/ops_picture.py OUT.svg"""
+import argparse
 import json
 import pathlib
 import sys
@@ -24,12 +25,15 @@ def panel(title, times, top):
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=pathlib.Path)
+    out = parser.parse_args().out
     answer = json.load(sys.stdin)
     title = f"A step's time by operation: {answer['threads']} threads, {answer['isa']}"
     prompt, decode = answer["prompt"], answer["decode"]
     first, end = panel(f"Prompt, {prompt['rows_per_step']:.0f} tokens: {prompt['us_per_step'] / 1e3:.1f} ms", prompt, TOP)
     second, end = panel(f"Decoding: {decode['us_per_step'] / 1e3:.2f} ms", decode, end + 40)
-    pathlib.Path(sys.argv[1]).write_text(document(LEFT + WIDTH + 60, end + 16, title, first + second))
+    out.write_text(document(LEFT + WIDTH + 60, end + 16, title, first + second))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ Each row is a run of build/train for three steps. The bytes of state are those i
 the optimizer's formula gives. The peak is the process's maximum resident set, as reported by the kernel. The LoRA
 rows train adapters with AdamW on a model that was first trained with the preset.
 
-    scripts/optimizer_memory.py [--presets tiny,baby] [--batch-size N] [--threads N]"""
+    scripts/optimizer_memory.py [--threads N]"""
 import argparse
 import json
 import tempfile
@@ -46,7 +46,6 @@ def train(run, preset, arguments, *flags):
     command = [compare.BUILD / "train", "tinyshakespeare", "--preset", preset, "--steps", 3, "--warmup-steps", 0,
                "--dropout", 0, "--dtype", "f32", "--eval-every", 1000, "--checkpoint-every", 1000, "--eval-batches", 1,
                "--sample", 0, "--threads", arguments.threads, "--out", run, *flags]
-    command += ["--batch-size", arguments.batch_size] if arguments.batch_size else []
     return 1024 * 1024 * compare.run(*command).peak_mb
 
 
@@ -59,12 +58,10 @@ def row(preset, name, run, shapes, peak, optimizer, rank):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--presets", default="tiny,baby")
-    parser.add_argument("--batch-size", type=int, help="windows in a batch (default: the preset's)")
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     print("| preset | optimizer | state, bytes | by the formula | peak, MB |\n|---|---|--:|--:|--:|")
-    for preset in arguments.presets.split(","):
+    for preset in RANKS:
         with tempfile.TemporaryDirectory() as folder:
             model = Path(folder) / "adamw/checkpoints/last"
             for optimizer, rank in [("adamw", None), ("muon", None)] + [("galore", rank) for rank in RANKS[preset]]:

@@ -70,7 +70,7 @@ def lines_of(root, path, start, count):
     lines = file.read_text().splitlines()
     firsts = [i for i, line in enumerate(lines) if start in line]
     if len(firsts) != 1:
-        raise ValueError(f"{path}: {len(firsts)} lines contain \"{start}\"; one has to")
+        raise ValueError(f"{path}: {len(firsts)} lines contain \"{start}\"; exactly one must")
     end = firsts[0] + int(count) if count else end_of(lines, firsts[0])
     if end > len(lines):
         raise ValueError(f"{path}: it has no {count} lines from \"{start}\" on")
@@ -107,10 +107,10 @@ def shown_as(text, value):
 
 def named(names, part, what):
     """Returns the name that equals `part`, or else the only name that contains it. Raises ValueError if no name or
-    several names contain it; `what` says in the message what the names are."""
+    several names contain it; `what` names their kind in the message."""
     found = [name for name in names if name == part] or [name for name in names if part in name]
     if len(found) != 1:
-        raise ValueError(f"{len(found)} {what} contain \"{part}\"; one has to (there are: {', '.join(names)})")
+        raise ValueError(f"{len(found)} {what} contain \"{part}\"; exactly one must (there are: {', '.join(names)})")
     return found[0]
 
 
@@ -179,54 +179,49 @@ def with_results(results, text):
     if len(TABLE.findall(text)) != len(re.findall(r"<!-- results:", text)):
         raise ValueError("a `<!-- results: TITLE -->` is not followed by a table")
     if len(INLINE.findall(text)) != len(re.findall(r"<!--=", text)):
-        raise ValueError("a `<!--= … -->` is not behind a number")
+        raise ValueError("a `<!--= … -->` does not follow a number")
     text = TABLE.sub(lambda match: with_table(results, match), text)
     return INLINE.sub(lambda match: with_values(match[1], value_of(results, match[3])) + match[2], text)
 
 
-def take(source, folder):
-    """Copies results.json and those pictures that already exist in `folder` from `source`. Raises ValueError for the
-    results of a run with --short."""
+def quoted(root, page, taken):
+    """Returns the text of `page`, a study's README, with quoted code and results updated, and the files to copy into its
+    folder: results.json and the pictures shown there, if `taken`/NAME has a results.json. Raises ValueError or LookupError
+    if the results are those of a run with --short or lack a quoted one."""
+    source = taken / page.parent.name if taken else page.parent
+    if not (source / "results.json").exists():
+        source = page.parent
+    text = with_quotes(root, page.read_text())
+    if not (source / "results.json").exists():
+        if re.search(r"<!--=|<!-- results:", text):
+            raise ValueError("it shows results, and has no results.json")
+        return text, []
     results = json.loads((source / "results.json").read_text())
     if results["short"]:
         raise ValueError(f"{source} is of a short run; run the study without --short")
-    for name in ["results.json", *results["pictures"]]:
-        if name == "results.json" or (folder / name).exists():  # the README shows only some pictures
-            shutil.copyfile(source / name, folder / name)
-
-
-def quoted(root, page, taken):
-    """Returns the text of `page`, a study's README, with quoted code and results updated. If `taken` is not None, first
-    copies the study's results from `taken`/NAME, if that folder has any."""
-    folder = page.parent
-    if taken and (taken / folder.name / "results.json").exists():
-        take(taken / folder.name, folder)
-    text = with_quotes(root, page.read_text())
-    if not (folder / "results.json").exists():
-        if re.search(r"<!--=|<!-- results:", text):
-            raise ValueError("it shows results, and has no results.json")
-        return text
-    results = json.loads((folder / "results.json").read_text())
-    if results["short"]:
-        raise ValueError("results.json is of a short run")
-    return with_results(results, text)
+    shown = [picture for picture in results["pictures"] if (page.parent / picture).exists()]
+    files = [source / name for name in ["results.json", *shown]] if source != page.parent else []
+    return with_results(results, text), files
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="change nothing; exit with 1 if a quotation is not true")
-    parser.add_argument("--take", type=pathlib.Path, metavar="DIR", help="first copy results and pictures from DIR/NAME")
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--check", action="store_true", help="change nothing; exit with 1 if a quotation differs")
+    action.add_argument("--take", type=pathlib.Path, metavar="DIR", help="first copy results and pictures from DIR/NAME")
     parser.add_argument("--root", type=pathlib.Path, default=ROOT, help="the project's root")
     options = parser.parse_args()
     wrong = 0
     for page in sorted([*options.root.glob("experiments/**/README.md"), *options.root.glob("modules/README.md")]):
         name, text = str(page.relative_to(options.root)), page.read_text()
         try:
-            new = quoted(options.root, page, options.take)
-        except (KeyError, ValueError) as error:
+            new, files = quoted(options.root, page, options.take)
+        except (LookupError, ValueError) as error:
             print(f"{name}: {error}", file=sys.stderr)
             wrong += 1
             continue
+        for file in files:
+            shutil.copyfile(file, page.parent / file.name)
         if new != text and options.check:
             print(*difflib.unified_diff(text.splitlines(), new.splitlines(), name, "as scripts/quote.py writes it", n=0,
                                         lineterm=""), sep="\n", file=sys.stderr)

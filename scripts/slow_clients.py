@@ -26,9 +26,6 @@ class SlowClients:
         self.open = set()
         self.ready = asyncio.Semaphore(0)
 
-    def connected(self):
-        return len(self.open)
-
     async def __aenter__(self):
         behaviours = [self.idle, self.a_byte_a_second, self.does_not_read]
         self.tasks = [asyncio.create_task(self.always(behaviours[i % 3], i)) for i in range(self.n)]

@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import re
-import resource
 import time
 from dataclasses import dataclass, field
 
@@ -49,14 +48,13 @@ class Connection(asyncio.Protocol):
         self.pieces.append((time.perf_counter(), data))
 
     def connection_lost(self, error):
-        self.closed.set_result(error)
+        self.closed.set_exception(error) if error else self.closed.set_result(None)
 
 
 def without_chunks(data):
     """Returns (body of a chunked response, offset of each chunk in the body, offset of each chunk in `data`)."""
     body, of_body, of_data, at = b"", [], [], data.index(b"\r\n\r\n") + 4
-    while at < len(data):
-        line = data.index(b"\r\n", at)
+    while (line := data.find(b"\r\n", at)) >= 0:  # ends early if the connection broke
         size = int(data[at:line].split(b";")[0], 16)
         of_body.append(len(body))
         of_data.append(line + 2)
@@ -123,27 +121,21 @@ class Load:
         return [b - a for answer in self.answers for a, b in itertools.pairwise(answer.times)]
 
 
-def processor_seconds():
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
-
-
 async def run(server, requests, no_end, at_once=None, **fields):
     """Streams greedy completions of the requests, each at its scheduled time, or at most `at_once` at a time. `no_end`
     tokens are suppressed, so that each completion has exactly the requested length. `fields` are added to the body of
     each request. Returns a Load."""
     bias = {str(token): -100 for token in no_end}
-    payloads = [post({"prompt": r.prompt, "max_tokens": r.max_tokens, "temperature": 0,
-                                         "stream": True, "stream_options": {"include_usage": True},
-                                         "logit_bias": bias, **fields}) for r in requests]
+    payloads = [post({"prompt": r.prompt, "max_tokens": r.max_tokens, "temperature": 0, "stream": True,
+                      "stream_options": {"include_usage": True}, "logit_bias": bias, **fields}) for r in requests]
     gc.collect()
     gc.disable()
     try:
-        before = processor_seconds()
+        before = time.process_time()
         start = time.perf_counter()
         streams = await stream_all(server.port, requests, payloads, at_once)
         seconds = time.perf_counter() - start
-        share = (processor_seconds() - before) / seconds / os.cpu_count()
+        share = (time.process_time() - before) / seconds / os.cpu_count()
     finally:
         gc.enable()
     answers = [read(pieces, start) for start, pieces in streams]

@@ -9,8 +9,9 @@
 namespace folio::data {
 namespace {
 
-template <typename Json>
-ChatRole role_of(const Json& message) {
+using core::OrderedJson;
+
+ChatRole role_of(const OrderedJson& message) {
   const auto role = message.find("role");
   if (role != message.end()) {
     for (const ChatRole known : {ChatRole::System, ChatRole::User, ChatRole::Assistant, ChatRole::Tool}) {
@@ -21,41 +22,38 @@ ChatRole role_of(const Json& message) {
   core::fail("must have a role: system, user, assistant or tool");
 }
 
-template <typename Json>
-const std::string* text_at(const Json& object, const char* key) {
+const std::string* text_at(const OrderedJson& object, const char* key) {
   if (!object.is_object()) return nullptr;
   const auto found = object.find(key);
-  return found == object.end() ? nullptr : found->template get_ptr<const std::string*>();
+  return found == object.end() ? nullptr : found->get_ptr<const std::string*>();
 }
 
 // Returns a message's content: the string, or its text parts joined. Missing content is "" if the message has calls or
 // reasoning (`has_more`), otherwise an error.
-template <typename Json>
-std::string content_of(const Json& message, bool has_more) {
+std::string content_of(const OrderedJson& message, bool has_more) {
   if (const std::string* text = text_at(message, "content")) return *text;
   const auto content = message.find("content");
   if (has_more && (content == message.end() || content->is_null())) return "";
   if (content == message.end() || !content->is_array())
     core::fail("must have content, a string or a list of text parts");
   std::string text;
-  for (const Json& part : *content) {
+  for (const OrderedJson& part : *content) {
     const std::string* type = text_at(part, "type");
-    const std::string* said = text_at(part, "text");
-    if (type == nullptr || *type != "text" || said == nullptr) {
+    const std::string* part_text = text_at(part, "text");
+    if (type == nullptr || *type != "text" || part_text == nullptr) {
       core::fail("must have content parts of type text only; others are not supported");
     }
-    text += *said;
+    text += *part_text;
   }
   return text;
 }
 
 // Returns a call's arguments as JSON text, or nullopt for a wrong type. As in vLLM, empty or no arguments become "{}".
-template <typename Json>
-std::optional<std::string> arguments_of(const Json& function, MessageForm form) {
-  const Json given = function.value("arguments", Json());
+std::optional<std::string> arguments_of(const OrderedJson& function, MessageForm form) {
+  const OrderedJson given = function.value("arguments", OrderedJson());
   if (given.is_null() || given == "") return "{}";
   if (given.is_object() && form == MessageForm::Dataset) return given.dump();
-  return given.is_string() ? given.template get<std::string>() : std::optional<std::string>();
+  return given.is_string() ? given.get<std::string>() : std::optional<std::string>();
 }
 
 void check_arguments(const std::string& arguments) {
@@ -66,16 +64,15 @@ void check_arguments(const std::string& arguments) {
   core::fail("must have tool_calls whose arguments are a JSON object, encoded as a string");
 }
 
-template <typename Json>
-std::vector<ToolCall> calls_of(const Json& list, MessageForm form) {
+std::vector<ToolCall> calls_of(const OrderedJson& list, MessageForm form) {
   constexpr const char* kWrong =
       "must have tool_calls of the form {\"id\", \"type\": \"function\", \"function\": {\"name\", \"arguments\"}}";
   std::vector<ToolCall> calls;
   if (!list.is_array()) core::fail("{}", kWrong);
-  for (const Json& call : list) {
+  for (const OrderedJson& call : list) {
     const std::string* id = text_at(call, "id");
     const std::string* type = text_at(call, "type");
-    const Json function = call.is_object() ? call.value("function", Json()) : Json();
+    const OrderedJson function = call.is_object() ? call.value("function", OrderedJson()) : OrderedJson();
     const std::string* name = text_at(function, "name");
     const std::optional<std::string> arguments = name == nullptr ? std::nullopt : arguments_of(function, form);
     const bool has_id = id != nullptr || form == MessageForm::Dataset;
@@ -88,8 +85,7 @@ std::vector<ToolCall> calls_of(const Json& list, MessageForm form) {
   return calls;
 }
 
-template <typename Json>
-ChatMessage message_of(const Json& message, MessageForm form) {
+ChatMessage message_of(const OrderedJson& message, MessageForm form) {
   constexpr std::array kKnown{"role",      "content",          "name", "tool_calls", "tool_call_id",
                               "reasoning", "reasoning_content"};
   if (!message.is_object()) core::fail("must be objects with a role and content");
@@ -126,19 +122,13 @@ ChatMessage message_of(const Json& message, MessageForm form) {
   return made;
 }
 
-template <typename Json>
-std::vector<ChatMessage> messages_of(const Json& list, MessageForm form) {
-  if (!list.is_array() || list.empty()) core::fail("must be a non-empty list");
-  std::vector<ChatMessage> messages;
-  for (const Json& message : list) messages.push_back(message_of(message, form));
-  return messages;
-}
-
 }  // namespace
 
-std::vector<ChatMessage> chat_messages(const nlohmann::json& list, MessageForm form) { return messages_of(list, form); }
-std::vector<ChatMessage> chat_messages(const core::OrderedJson& list, MessageForm form) {
-  return messages_of(list, form);
+std::vector<ChatMessage> chat_messages(const OrderedJson& list, MessageForm form) {
+  if (!list.is_array() || list.empty()) core::fail("must be a non-empty list");
+  std::vector<ChatMessage> messages;
+  for (const OrderedJson& message : list) messages.push_back(message_of(message, form));
+  return messages;
 }
 
 }  // namespace folio::data

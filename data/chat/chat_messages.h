@@ -15,7 +15,6 @@ enum class MessageForm {
 
 /// Parses messages whose content is a string or a list of text parts. Throws core::Error if they are invalid. The error
 /// text, such as "must be a non-empty list", has no subject: the caller must prepend the word "messages".
-[[nodiscard]] std::vector<ChatMessage> chat_messages(const nlohmann::json& list, MessageForm form);
 [[nodiscard]] std::vector<ChatMessage> chat_messages(const core::OrderedJson& list, MessageForm form);
 
 }  // namespace folio::data

@@ -40,48 +40,34 @@ core::OrderedJson read_in_order(jinja::Session& session, const std::string& text
   return core::parse_ordered_json(text, where);
 }
 
-// Converts JSON to a Jinja value. All strings and keys are marked as message content, not template text.
+// Converts JSON to a value whose strings and keys are marked as message content, not template text.
 jinja::Value value_of(jinja::Session& session, const core::OrderedJson& json) {
-  const auto text = [&](const std::string& utf8) { return session.text(jinja::from_utf8(utf8, jinja::kFromMessage)); };
-  if (json.is_string()) return text(json.get_ref<const std::string&>());
-  if (json.is_boolean()) return {json.get<bool>()};
-  const bool is_huge = json.is_number_unsigned() && json.get<uint64_t>() > uint64_t{INT64_MAX};
-  if (json.is_number_integer() && !is_huge) return {json.get<int64_t>()};
-  if (json.is_number()) return {json.get<double>()};
-  if (json.is_array()) {
-    std::vector<jinja::Value> items;
-    for (const auto& item : json) items.push_back(value_of(session, item));
-    return session.list(std::move(items));
-  }
-  if (!json.is_object()) return {jinja::None{}};
-  std::vector<std::pair<jinja::Value, jinja::Value>> items;
-  for (const auto& [key, item] : json.items()) items.emplace_back(text(key), value_of(session, item));
-  return session.dict(std::move(items));
+  return jinja::from_json(session, json, jinja::kFromMessage);
 }
 
 // Converts a message to a dictionary like those that are passed to transformers' apply_chat_template.
 jinja::Value value_of(jinja::Session& session, const ChatMessage& message, bool arguments_as_text) {
   const auto name = [&](std::string_view utf8) { return session.text(jinja::from_utf8(utf8)); };
-  const auto said = [&](std::string_view utf8) { return session.text(jinja::from_utf8(utf8, jinja::kFromMessage)); };
+  const auto content = [&](std::string_view utf8) { return session.text(jinja::from_utf8(utf8, jinja::kFromMessage)); };
   std::vector<std::pair<jinja::Value, jinja::Value>> members{{name("role"), name(chat_role_name(message.role))},
-                                                             {name("content"), said(message.content)}};
+                                                             {name("content"), content(message.content)}};
   std::vector<jinja::Value> calls;
   for (const ToolCall& call : message.calls) {
     const jinja::Value arguments =
-        arguments_as_text ? said(call.arguments)
+        arguments_as_text ? content(call.arguments)
                           : value_of(session, read_in_order(session, call.arguments, "the arguments of a call"));
-    const jinja::Value function = session.dict({{name("name"), said(call.name)}, {name("arguments"), arguments}});
+    const jinja::Value function = session.dict({{name("name"), content(call.name)}, {name("arguments"), arguments}});
     calls.push_back(
-        session.dict({{name("id"), said(call.id)}, {name("type"), name("function")}, {name("function"), function}}));
+        session.dict({{name("id"), content(call.id)}, {name("type"), name("function")}, {name("function"), function}}));
   }
   if (!calls.empty()) members.emplace_back(name("tool_calls"), session.list(std::move(calls)));
   if (!message.reasoning.empty()) {  // templates read one of these two keys; as vLLM does, set both
-    members.emplace_back(name("reasoning"), said(message.reasoning));
-    members.emplace_back(name("reasoning_content"), said(message.reasoning));
+    members.emplace_back(name("reasoning"), content(message.reasoning));
+    members.emplace_back(name("reasoning_content"), content(message.reasoning));
   }
   if (message.role == ChatRole::Tool) {
-    members.emplace_back(name("tool_call_id"), said(message.call_id));
-    if (!message.name.empty()) members.emplace_back(name("name"), said(message.name));
+    members.emplace_back(name("tool_call_id"), content(message.call_id));
+    if (!message.name.empty()) members.emplace_back(name("name"), content(message.name));
   }
   return session.dict(std::move(members));
 }
@@ -205,17 +191,17 @@ std::string end_of_turn(const Tokenizer& tokenizer, const ChatTemplate& chat) {
   const std::vector<ChatPiece> pieces = render_chat(tokenizer, chat, messages, {.add_generation_prompt = false});
   if (pieces.empty() || !pieces.back().is_template || pieces.size() < 2) return "";
   if (pieces[pieces.size() - 2].text != messages[1].content) return "";
-  const std::string& behind = pieces.back().text;
+  const std::string& after = pieces.back().text;
   constexpr std::string_view kSpaces = " \t\r\n";
-  const size_t begin = behind.find_first_not_of(kSpaces);
+  const size_t begin = after.find_first_not_of(kSpaces);
   if (begin == std::string::npos) return "";
   const auto token_at = [&](size_t at) {
-    return tokenizer.special_tokens().begin_of(std::string_view(behind).substr(at));
+    return tokenizer.special_tokens().begin_of(std::string_view(after).substr(at));
   };
   if (const SpecialToken* token = token_at(begin)) return token->text;
   size_t end = begin;
-  while (end < behind.size() && kSpaces.find(behind[end]) == std::string_view::npos && token_at(end) == nullptr) ++end;
-  return behind.substr(begin, end - begin);
+  while (end < after.size() && kSpaces.find(after[end]) == std::string_view::npos && token_at(end) == nullptr) ++end;
+  return after.substr(begin, end - begin);
 }
 
 }  // namespace folio::data

@@ -103,19 +103,15 @@ std::vector<size_t> ends_of(const Tokenizer& tokenizer, std::string_view text, c
   return at == text.size() ? ends : std::vector<size_t>();
 }
 
-struct TokenRange {
-  size_t begin;
-  size_t end;
-};
-
-// Returns the range of tokens that contain at least one byte of the answer.
-TokenRange tokens_of(const Tokenizer& tokenizer, const Rendered& rendered, const std::vector<int32_t>& tokens,
-                     const std::vector<size_t>& ends, ChatSpan answer) {
+// Returns the range [first, second) of tokens that contain at least one byte of the answer.
+std::pair<size_t, size_t> tokens_of(const Tokenizer& tokenizer, const Rendered& rendered,
+                                    const std::vector<int32_t>& tokens, const std::vector<size_t>& ends,
+                                    ChatSpan answer) {
   if (!ends.empty()) {
     const auto token_with = [&](size_t byte) {
       return static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), byte) - ends.begin());
     };
-    return {.begin = token_with(answer.begin), .end = token_with(answer.end - 1) + 1};
+    return {token_with(answer.begin), token_with(answer.end - 1) + 1};
   }
   // Tokenizes only the text before `byte`. Returns the number of leading tokens that equal those of the whole text.
   const auto tokens_before = [&](size_t byte) {
@@ -123,7 +119,7 @@ TokenRange tokens_of(const Tokenizer& tokenizer, const Rendered& rendered, const
     return static_cast<size_t>(std::mismatch(before.begin(), before.end(), tokens.begin(), tokens.end()).second -
                                tokens.begin());
   };
-  return {.begin = tokens_before(answer.begin), .end = tokens_before(answer.end)};
+  return {tokens_before(answer.begin), tokens_before(answer.end)};
 }
 
 ChatExample example_of(const Tokenizer& tokenizer, const MarkedText& marked) {
@@ -132,8 +128,8 @@ ChatExample example_of(const Tokenizer& tokenizer, const MarkedText& marked) {
   const std::vector<size_t> ends = ends_of(tokenizer, marked.rendered.text, example.tokens);
   for (const ChatSpan& answer : marked.answers) {
     if (answer.begin == answer.end) continue;  // nothing to learn: no content and no end of turn
-    const TokenRange range = tokens_of(tokenizer, marked.rendered, example.tokens, ends, answer);
-    for (size_t i = range.begin; i < range.end; ++i) example.is_learned[i] = true;
+    const auto [begin, end] = tokens_of(tokenizer, marked.rendered, example.tokens, ends, answer);
+    for (size_t i = begin; i < end; ++i) example.is_learned[i] = true;
   }
   const auto end = std::find(example.is_learned.rbegin(), example.is_learned.rend(), true).base();
   example.tokens.resize(static_cast<size_t>(end - example.is_learned.begin()));
@@ -160,13 +156,13 @@ size_t end_of_answer(const Rendered& whole, size_t begin, const std::string& mar
 // the special token after `whole` in `more`, or "" if generation does not stop at that token.
 std::string mark_between(const Tokenizer& tokenizer, const Rendered& whole, const Rendered& more) {
   if (!more.starts_with(whole)) return "";
-  const std::string_view behind = std::string_view(more.text).substr(whole.size());
-  const size_t begin = behind.find_first_not_of(" \t\r\n");
+  const std::string_view after = std::string_view(more.text).substr(whole.size());
+  const size_t begin = after.find_first_not_of(" \t\r\n");
   if (begin == std::string_view::npos) return "";
-  const SpecialToken* token = tokenizer.special_tokens().begin_of(behind.substr(begin));
+  const SpecialToken* token = tokenizer.special_tokens().begin_of(after.substr(begin));
   if (token == nullptr || !tokenizer.ends_text(token->id)) return "";
   const size_t size = begin + token->text.size();
-  return more.is_template(whole.size(), size) ? std::string(behind.substr(0, size)) : "";
+  return more.is_template(whole.size(), size) ? std::string(after.substr(0, size)) : "";
 }
 
 std::vector<MarkedText> marked_by_rendering(const Tokenizer& tokenizer, const ChatTemplate& chat,
@@ -263,12 +259,11 @@ bool ChatRenderer::learns_to_stop() const {
   if (examples.empty()) return false;
   const ChatExample& last = examples.back();
   const int32_t mark = tokenizer_.special_tokens().id_of(mark_);
-  for (size_t i = 0; i < last.tokens.size(); ++i) {
-    if (last.is_learned[i] && (tokenizer_.ends_text(last.tokens[i]) || last.tokens[i] == mark)) return true;
-  }
   std::string text;  // compare text instead of IDs, since mark_ can be several tokens
   for (size_t i = 0; i < last.tokens.size(); ++i) {
-    if (last.is_learned[i]) text += tokenizer_.token_bytes(last.tokens[i]);
+    if (!last.is_learned[i]) continue;
+    if (tokenizer_.ends_text(last.tokens[i]) || last.tokens[i] == mark) return true;
+    text += tokenizer_.token_bytes(last.tokens[i]);
   }
   return mark < 0 && !mark_.empty() && text.find(mark_) != std::string::npos;
 }

@@ -27,13 +27,6 @@ bool is_word(const core::Utf8Char& character) {
          (c >= 0x1F170 && c <= 0x1F189);
 }
 
-core::Utf8Char last_character(std::string_view text) {
-  size_t at = text.size() - 1;
-  while (at > 0 && text.size() - at < 4 && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U) --at;
-  const core::Utf8Char c = core::decode_utf8(text, at);
-  return c.valid && at + c.length == text.size() ? c : core::Utf8Char{};
-}
-
 bool begins_with_word(std::string_view text) { return !text.empty() && is_word(core::decode_utf8(text, 0)); }
 bool ends_with_word(std::string_view text) { return !text.empty() && is_word(last_character(text)); }
 

@@ -74,6 +74,8 @@ void require_new(bool is_new, size_t id, std::string_view piece, const std::stri
   if (!is_new) fail("{}: token {} (\"{}\") occurs twice", where, id, core::printable(piece));
 }
 
+// Returns true if words can contain the piece: it is normal, or user-defined and spelled unchanged in the byte-level
+// alphabet.
 bool is_word_piece(const BpeVocabulary& v, int32_t id) {
   const auto i = static_cast<size_t>(id);
   return v.types[i] == PieceType::Normal ||
@@ -82,8 +84,27 @@ bool is_word_piece(const BpeVocabulary& v, int32_t id) {
 
 }  // namespace
 
-bool joins(const BpeVocabulary& v, const BpeVocabulary::Merge& merge) {
-  return is_word_piece(v, merge.left) && is_word_piece(v, merge.right) && is_word_piece(v, merge.joined);
+MergeReader::MergeReader(const std::vector<std::string>& spelled) : ids_(spelled) {
+  for (size_t i = 0; i < spelled.size(); ++i) {
+    if (ids_.find(spelled[i]) < 0) ids_.add(static_cast<int32_t>(i));
+  }
+}
+
+bool MergeReader::append(BpeVocabulary& v, const std::string& left, const std::string& right) const {
+  const std::array<int32_t, 3> ids{ids_.find(left), ids_.find(right), ids_.find(left + right)};
+  if (std::ranges::any_of(ids, [](int32_t id) { return id < 0; })) return false;
+  if (std::ranges::all_of(ids, [&](int32_t id) { return is_word_piece(v, id); })) {
+    v.merges.push_back({.left = ids[0], .right = ids[1], .joined = ids[2]});
+  }
+  return true;
+}
+
+std::vector<std::string> spelled_merges(const BpeVocabulary& v, const std::vector<std::string>& spelled) {
+  std::vector<std::string> merges;
+  for (const auto& [left, right, joined] : v.merges) {
+    merges.push_back(spelled[static_cast<size_t>(left)] + " " + spelled[static_cast<size_t>(right)]);
+  }
+  return merges;
 }
 
 class BpeTokenizer::Encoder {

@@ -35,9 +35,22 @@ struct BpeVocabulary : Vocabulary {
   bool operator==(const BpeVocabulary&) const = default;
 };
 
-/// Returns true if both pieces of a merge and its result can occur in words: they are normal pieces, or user-defined
-/// pieces that the byte-level alphabet spells unchanged. Readers drop other merges; some files merge control tokens.
-[[nodiscard]] bool joins(const BpeVocabulary& vocabulary, const BpeVocabulary::Merge& merge);
+/// Finds the merges of a file by the spelling of their pieces.
+class MergeReader {
+ public:
+  /// `spelled` has the pieces of the file by ID and must outlive the reader.
+  explicit MergeReader(const std::vector<std::string>& spelled);
+  /// Appends the merge of two pieces to `vocabulary`. Drops it if one of them, or the result, cannot occur in words:
+  /// some files merge control tokens. Returns false if one of the three is not a piece.
+  bool append(BpeVocabulary& vocabulary, const std::string& left, const std::string& right) const;
+
+ private:
+  TextIndex ids_;
+};
+
+/// Returns the merges as "left right", with pieces as in `spelled`.
+[[nodiscard]] std::vector<std::string> spelled_merges(const BpeVocabulary& vocabulary,
+                                                      const std::vector<std::string>& spelled);
 
 class BpeTokenizer final : public VocabularyTokenizer<BpeVocabulary> {
  public:

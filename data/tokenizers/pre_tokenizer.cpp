@@ -226,10 +226,12 @@ size_t word_end(PreTokenizer kind, std::string_view text, size_t at) {
 }
 
 size_t word_border(std::string_view text, size_t from) {
-  for (size_t at = text.find('\n', from == 0 ? 0 : from - 1); at != std::string_view::npos;
-       at = text.find('\n', at + 1)) {
-    if (at + 1 >= from && at + 1 < text.size() && text[at + 1] > ' ' && text[at + 1] < 0x7F && text[at + 1] != '/')
-      return at + 1;
+  constexpr std::string_view kSpaces = " \t\r\n";
+  for (size_t at = text.find_first_of(kSpaces, std::max<size_t>(from, 1)); at != std::string_view::npos;
+       at = text.find_first_of(kSpaces, at + 1)) {
+    const core::Utf8Char before = last_character(text.substr(0, at));
+    const CharClass c = before.valid ? class_of(before.code_point) : CharClass::Other;
+    if (c == CharClass::Letter || c == CharClass::Number) return at;
   }
   return text.size();
 }

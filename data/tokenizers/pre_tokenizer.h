@@ -38,8 +38,8 @@ enum class PreTokenizer {
 /// Bytes that are not UTF-8 count as symbols, like U+FFFD.
 [[nodiscard]] size_t word_end(PreTokenizer kind, std::string_view text, size_t at);
 
-/// Returns the next position at or after `from` where every pre-tokenizer ends a word: after a line break and before a
-/// visible ASCII character other than a slash. Returns the end of the text if there is no such position.
+/// Returns the next position at or after `from` where cutting the text changes no word of any pre-tokenizer: before
+/// ASCII white space that follows a letter or number. Returns text.size() if there is none.
 [[nodiscard]] size_t word_border(std::string_view text, size_t from);
 
 /// Calls take(part) for consecutive parts of `text`, cut at word_border(). All but the last have at least `n_bytes`.

@@ -88,20 +88,17 @@ std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path, int64_t vocab_size
   core::require(tokenizer.is_object() && tokenizer.contains("model"),
                 "{}: the key \"model\" is missing; this is not a tokenizer.json", where);
   const fs::path config_path = path.parent_path() / "tokenizer_config.json";
-  if (CharTokenizer::is_hf(tokenizer)) {  // character tokenizers need no tokenizer_config.json
-    auto result = owned(CharTokenizer::from_hf(tokenizer, where));
-    const nlohmann::json config = core::path_exists(config_path) ? read_json(config_path) : nlohmann::json::object();
-    result->set_chat_templates(chat_templates_of(config, path.parent_path()));
-    return result;
-  }
-  const nlohmann::json config = read_json(config_path);
+  const bool is_char = CharTokenizer::is_hf(tokenizer);  // character tokenizers need no tokenizer_config.json
+  const nlohmann::json config =
+      is_char && !core::path_exists(config_path) ? nlohmann::json::object() : read_json(config_path);
   const hf::TokenizerFiles source{.tokenizer = tokenizer,
                                   .where = where,
                                   .config = config,
                                   .config_where = config_path,
-                                  .vocab_size = model_vocab_size(path.parent_path(), vocab_size)};
-  auto result = BpeTokenizer::is_hf(tokenizer) ? owned(BpeTokenizer::from_hf(source))
-                                               : owned(SentencePieceTokenizer::from_hf(source));
+                                  .vocab_size = is_char ? 0 : model_vocab_size(path.parent_path(), vocab_size)};
+  auto result = is_char                          ? owned(CharTokenizer::from_hf(tokenizer, where))
+                : BpeTokenizer::is_hf(tokenizer) ? owned(BpeTokenizer::from_hf(source))
+                                                 : owned(SentencePieceTokenizer::from_hf(source));
   result->set_chat_templates(chat_templates_of(config, path.parent_path()));
   return result;
 }

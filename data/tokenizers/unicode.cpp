@@ -106,6 +106,13 @@ void append_composed(std::string_view valid, std::string& out) {
 
 }  // namespace
 
+core::Utf8Char last_character(std::string_view text) {
+  size_t at = text.size() - 1;
+  while (at > 0 && text.size() - at < 4 && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U) --at;
+  const core::Utf8Char c = core::decode_utf8(text, at);
+  return c.valid && at + c.length == text.size() ? c : core::Utf8Char{};
+}
+
 const std::array<CharClass, 0x800> kFirstCharClasses = find_first();
 
 LetterCase case_of(uint32_t code_point) {

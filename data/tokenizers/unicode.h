@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/utf8.h"
+
 namespace folio::data {
 
 /// The class of a character: \p{L}, \p{N} or White_Space (\s). All others, including unassigned code points, are Other.
@@ -24,6 +26,9 @@ extern const std::array<CharClass, 0x800> kFirstCharClasses;
 [[nodiscard]] inline CharClass class_of(uint32_t code_point) {
   return code_point < kFirstCharClasses.size() ? kFirstCharClasses[code_point] : find_char_class(code_point);
 }
+
+/// Returns the last character of a text that is not empty. It is invalid if the text ends in a byte that is not UTF-8.
+[[nodiscard]] core::Utf8Char last_character(std::string_view text);
 
 /// Returns the text in normalization form C, with characters composed where possible ("e" and U+0301 become "é"):
 /// Unicode Standard Annex 15. Bytes that are not UTF-8 are kept.

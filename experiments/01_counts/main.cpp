@@ -13,10 +13,8 @@
 #include "train/report/ngram.h"
 #include "train/step/evaluate.h"
 
+namespace folio::experiments {
 namespace {
-
-using namespace folio;  // NOLINT: a single-file program
-using experiments::Report;
 
 constexpr int kMaxOrder = 8;
 constexpr double kAdd = 0.01;
@@ -44,7 +42,7 @@ torch::Tensor pair_counts(std::span<const int32_t> split, int64_t V) {
 
 // Compares the validation losses of two bigram models, one learned by gradient descent and one from counts, separately
 // for pairs that occur in the training split and pairs that do not.
-void show_where_bigrams_differ(Report& report, const experiments::Shakespeare& text, const torch::Tensor& logits_VV) {
+void show_where_bigrams_differ(Report& report, const Shakespeare& text, const torch::Tensor& logits_VV) {
   const torch::Tensor train_VV = pair_counts(text.splits.train, text.vocab_size);
   const torch::Tensor validation_VV = pair_counts(text.splits.validation, text.vocab_size);
   const torch::Tensor counted_VV =
@@ -62,7 +60,7 @@ void show_where_bigrams_differ(Report& report, const experiments::Shakespeare& t
 }
 
 // Learns a table of V x V logits, initially 0, with AdamW on random pairs of consecutive characters.
-torch::Tensor bigram_by_gradient_descent(const experiments::Shakespeare& text, uint64_t seed) {
+torch::Tensor bigram_by_gradient_descent(const Shakespeare& text, uint64_t seed) {
   constexpr int64_t kSteps = 2000;
   constexpr double kLearningRate = 0.1;
   const data::BatchSampler batches(text.splits.train, 256, 16, seed);
@@ -82,7 +80,7 @@ torch::Tensor bigram_by_gradient_descent(const experiments::Shakespeare& text, u
 }
 
 void study(Report& report) {
-  const experiments::Shakespeare text = experiments::load_shakespeare(0.1, 0.0);
+  const Shakespeare text = load_shakespeare(0.1, 0.0);
   const train::NgramCounts counts(text.splits.train, text.vocab_size, kMaxOrder);
 
   train::LineChart::Series add_train{"add-0.01, training", {}};
@@ -136,5 +134,6 @@ void study(Report& report) {
 }
 
 }  // namespace
+}  // namespace folio::experiments
 
-int main(int argc, char** argv) { return experiments::run(argc, argv, "01_counts", study); }
+int main(int argc, char** argv) { return folio::experiments::run(argc, argv, "01_counts", folio::experiments::study); }

@@ -19,10 +19,8 @@
 #include "train/report/ngram.h"
 #include "train/step/evaluate.h"
 
+namespace folio::experiments {
 namespace {
-
-using namespace folio;  // NOLINT: a single-file program
-using experiments::Report;
 
 // Sizes and training steps of the first model in B. Kitano's "Llama from scratch".
 constexpr int64_t kWidth = 128;
@@ -72,7 +70,7 @@ struct Run {
   train::LineChart::Series curve{};
 };
 
-Run train_one(const experiments::Shakespeare& text, uint64_t seed, bool broken) {
+Run train_one(const Shakespeare& text, uint64_t seed, bool broken) {
   torch::manual_seed(seed);  // the same initial weights for the broken model and the correct one
   torch::nn::Sequential model = make_model(text.vocab_size);
   const data::BatchSampler batches(text.splits.train, kBatchSize, kContext, seed);
@@ -98,7 +96,7 @@ Run train_one(const experiments::Shakespeare& text, uint64_t seed, bool broken) 
 }
 
 void study(Report& report) {
-  const experiments::Shakespeare text = experiments::load_shakespeare(0.1, 0.1);
+  const Shakespeare text = load_shakespeare(0.1, 0.1);
   const double characters = text.vocab_size;
   // The broken loss is ln(sum over j of e^z_j) - z_y for target y, where z are probabilities. It is lowest if z_y = 1
   // and all other z_j are 0. The sum is largest if any one z_j is 1, and smallest if all z_j are equal.
@@ -141,5 +139,6 @@ void study(Report& report) {
 }
 
 }  // namespace
+}  // namespace folio::experiments
 
-int main(int argc, char** argv) { return experiments::run(argc, argv, "02_broken", study); }
+int main(int argc, char** argv) { return folio::experiments::run(argc, argv, "02_broken", folio::experiments::study); }

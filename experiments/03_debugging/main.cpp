@@ -20,10 +20,9 @@
 #include "train/report/ngram.h"
 #include "train/step/evaluate.h"
 
+namespace folio::experiments {
 namespace {
 
-using namespace folio;  // NOLINT: a single-file program
-using experiments::Report;
 using torch::nn::AnyModule;
 
 template <typename T>
@@ -48,21 +47,21 @@ int64_t count_different_lines(const std::function<std::vector<int32_t>(uint64_t 
 }
 
 nn::Llama by_default(nn::Llama model) {
-  experiments::initialize_by_default(model);
+  initialize_by_default(model);
   return model;
 }
 
 void study(Report& report) {
-  const experiments::Shakespeare text = experiments::load_shakespeare();
+  const Shakespeare text = load_shakespeare();
   const double knowing_nothing = std::log(static_cast<double>(text.vocab_size));
-  train::TrainConfig config = experiments::small_setting(text);
+  train::TrainConfig config = small_setting(text);
   core::ModelConfig untied = config.model;  // a separate output matrix, as in Kitano's model
   untied.tie_embeddings = false;
-  const auto mean_norms = experiments::changed_blocks(config.model, [&](nn::BlockParts& parts, const nn::RopeCache&) {
-    parts.attention_norm = AnyModule(experiments::MeanNorm(config.model.dim));
-    parts.ffn_norm = AnyModule(experiments::MeanNorm(config.model.dim));
+  const auto mean_norms = changed_blocks([&](nn::BlockParts& parts, const nn::RopeCache&) {
+    parts.attention_norm = AnyModule(MeanNorm(config.model.dim));
+    parts.ffn_norm = AnyModule(MeanNorm(config.model.dim));
   });
-  const auto discarding = experiments::blocks_that_discard_attention(config.model);
+  const auto discarding = blocks_that_discard_attention();
   const std::vector<int32_t> prompt = text.tokenizer.encode("\n");
 
   Pair<int64_t> nans, gradients, etas, lines;
@@ -72,23 +71,23 @@ void study(Report& report) {
     config.seed = seed;
     const data::BatchSampler batches(text.splits.train, config.batch_size, config.window, seed);
     const auto batch = train::to_tensors(batches.batch(0), torch::kCPU);
-    const auto model_of = [&](const core::ModelConfig& shape, const experiments::ModelParts& blocks = {}) {
-      return experiments::seeded_llama(shape, seed, blocks);
+    const auto model_of = [&](const core::ModelConfig& shape, const ModelParts& blocks = {}) {
+      return seeded_llama(shape, seed, blocks);
     };
-    nans.copied.push_back(experiments::count_nans(model_of(config.model, mean_norms)));
-    nans.mended.push_back(experiments::count_nans(model_of(config.model)));
-    nan_losses.copied.push_back(experiments::first_loss(model_of(config.model, mean_norms), batch));
-    gradients.copied.push_back(experiments::count_without_gradient(model_of(config.model, discarding), batch));
-    gradients.mended.push_back(experiments::count_without_gradient(model_of(config.model), batch));
-    firsts.copied.push_back(experiments::first_loss(by_default(model_of(untied)), batch));
-    firsts.mended.push_back(experiments::first_loss(model_of(untied), batch));
-    tied_firsts.copied.push_back(experiments::first_loss(by_default(model_of(config.model)), batch));
-    tied_firsts.mended.push_back(experiments::first_loss(model_of(config.model), batch));
+    nans.copied.push_back(count_nans(model_of(config.model, mean_norms)));
+    nans.mended.push_back(count_nans(model_of(config.model)));
+    nan_losses.copied.push_back(first_loss(model_of(config.model, mean_norms), batch));
+    gradients.copied.push_back(count_without_gradient(model_of(config.model, discarding), batch));
+    gradients.mended.push_back(count_without_gradient(model_of(config.model), batch));
+    firsts.copied.push_back(first_loss(by_default(model_of(untied)), batch));
+    firsts.mended.push_back(first_loss(model_of(untied), batch));
+    tied_firsts.copied.push_back(first_loss(by_default(model_of(config.model)), batch));
+    tied_firsts.mended.push_back(first_loss(model_of(config.model), batch));
     nan_losses.mended = tied_firsts.mended;
 
     nn::Llama broken = model_of(config.model, discarding), model = model_of(config.model);
-    const auto broken_run = experiments::train_model(broken, text, config);
-    const auto run = experiments::train_model(model, text, config);
+    const auto broken_run = train_model(broken, text, config);
+    const auto run = train_model(model, text, config);
     losses.copied.push_back(broken_run.validation_loss);
     losses.mended.push_back(run.validation_loss);
     curves = {broken_run.validation, run.validation};
@@ -98,9 +97,9 @@ void study(Report& report) {
     etas.copied.push_back(eta(clock, clock.size() / 2, 10, false));
     etas.mended.push_back(eta(clock, clock.size() / 2, 10, true));
 
-    const auto greedy = [&](uint64_t) { return experiments::greedy_tokens(model, prompt, 60, config.window); };
+    const auto greedy = [&](uint64_t) { return greedy_tokens(model, prompt, 60, config.window); };
     const auto drawn = [&](uint64_t number) {
-      return experiments::sample_tokens(model, prompt, 60, config.window, 5 * seed + number);
+      return sample_tokens(model, prompt, 60, config.window, 5 * seed + number);
     };
     lines.copied.push_back(count_different_lines(greedy));
     lines.mended.push_back(count_different_lines(drawn));
@@ -108,7 +107,7 @@ void study(Report& report) {
   }
 
   const auto row = [](const std::string& name, const auto& pair) {
-    return std::vector<Report::Json>{name, experiments::joined(pair.copied), experiments::joined(pair.mended)};
+    return std::vector<Report::Json>{name, joined(pair.copied), joined(pair.mended)};
   };
   report.table(
       "Five mistakes, by seed", {"", "as copied", "mended"},
@@ -125,7 +124,7 @@ void study(Report& report) {
   report.check_equal("1 mended: characters that become NaN", nans.mended, 0);
   report.check_equal("2 copied: parameters without a gradient, 5 in each layer", gradients.copied, 10);
   report.check_equal("2 mended: parameters without a gradient", gradients.mended, 0);
-  report.check_above("2 what discarding attention costs", experiments::differences(losses.copied, losses.mended), 0.15);
+  report.check_above("2 what discarding attention costs", differences(losses.copied, losses.mended), 0.15);
   report.check_equal("3 copied: the ETA is ten times the ticks left", etas.copied, 10 * (config.steps / 2));
   report.check_equal("3 mended: the ETA is the ticks left", etas.mended, config.steps / 2);
   report.check_equal("4 copied: different lines of 5", lines.copied, 1);
@@ -134,7 +133,7 @@ void study(Report& report) {
   report.check_above("5 copied: first loss, head tied", tied_firsts.copied, knowing_nothing + 10.0);
   report.check_below("5 mended: first loss, head of its own", firsts.mended, knowing_nothing + 0.08);
   report.check_below("5 mended: first loss, head tied", tied_firsts.mended, knowing_nothing + 0.08);
-  experiments::study_own_mistakes(report, text);
+  study_own_mistakes(report, text);
 
   const double bigram =
       train::NgramCounts(text.splits.train, text.vocab_size, 2).add_k_loss(text.splits.validation, 2, 0.01);
@@ -147,5 +146,8 @@ void study(Report& report) {
 }
 
 }  // namespace
+}  // namespace folio::experiments
 
-int main(int argc, char** argv) { return experiments::run(argc, argv, "03_debugging", study); }
+int main(int argc, char** argv) {
+  return folio::experiments::run(argc, argv, "03_debugging", folio::experiments::study);
+}

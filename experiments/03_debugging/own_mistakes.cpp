@@ -41,7 +41,7 @@ void study_table_of_gradients(Report& report, const Shakespeare& text, const tra
   Report::Rows rows;
   for (const bool discarded : {true, false}) {
     nn::Llama model =
-        seeded_llama(config.model, config.seed, discarded ? blocks_that_discard_attention(config.model) : ModelParts{});
+        seeded_llama(config.model, config.seed, discarded ? blocks_that_discard_attention() : ModelParts{});
     model->loss(batch.inputs_BT, batch.targets_BT).backward();
     const torch::Tensor wq = model->named_parameters()["layers.0.attention.wq.weight"];
     weights.push_back(near_zero(wq.detach(), 0.01));
@@ -107,8 +107,8 @@ void study_short_schedule(Report& report, const Shakespeare& text, train::TrainC
   Report::Rows rows;
   for (const Schedule& s : schedules) {
     rows.push_back({s.name, mean_of(s.losses),
-                    &s == &schedules[0] ? "" : shown(paired_interval_or_difference(s.losses, schedules[0].losses)),
-                    &s == &schedules[2] ? shown(paired_interval_or_difference(s.losses, schedules[1].losses)) : ""});
+                    &s == &schedules[0] ? "" : shown(paired_interval(s.losses, schedules[0].losses)),
+                    &s == &schedules[2] ? shown(paired_interval(s.losses, schedules[1].losses)) : ""});
   }
   report.table(fmt::format("8 Learning rates, mean loss of {} seeds", seeds.size()),
                {"", "loss", "against constant", "against the whole cosine"}, rows);

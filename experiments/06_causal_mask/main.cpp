@@ -14,11 +14,9 @@
 #include "train/report/ngram.h"
 #include "train/verify/observe.h"
 
+namespace folio::experiments {
 namespace {
 
-using namespace folio;  // NOLINT: a single-file program
-using experiments::HeatMap;
-using experiments::Report;
 using Doubles = std::vector<double>;
 
 constexpr int64_t kSampled = 400;  // number of characters to generate
@@ -33,7 +31,6 @@ struct Study {
 };
 
 // Returns the attention weights of all heads in all layers, [layers · heads, T, T].
-template <typename Attention>
 torch::Tensor all_weights(nn::Llama& model, const torch::Tensor& tokens_1T) {
   const torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> weights_HTT;
@@ -42,7 +39,7 @@ torch::Tensor all_weights(nn::Llama& model, const torch::Tensor& tokens_1T) {
     const std::string suffix = "_norm";
     if (!name.ends_with(".attention" + suffix)) return;
     auto& module = modules[name.substr(0, name.size() - suffix.size())];
-    weights_HTT.push_back(module->template as<Attention>()->weights(x_BTD)[0]);
+    weights_HTT.push_back(module->as<nn::Attention>()->weights(x_BTD)[0]);
   });
   return torch::cat(weights_HTT).to(torch::kDouble);
 }
@@ -54,20 +51,19 @@ torch::Tensor head_that_looks(const torch::Tensor& weights_HTT, int64_t offset) 
 }
 
 // Trains a model with the s-th seed and stores its measurements in `study`.
-void run_one(Study& study, size_t s, const experiments::Shakespeare& text, const train::NgramCounts& counts,
+void run_one(Study& study, size_t s, const Shakespeare& text, const train::NgramCounts& counts,
              const train::TrainConfig& config) {
-  nn::Llama model = experiments::seeded_llama(
-      config.model, config.seed,
-      experiments::changed_blocks(config.model, [&](nn::BlockParts& parts, const nn::RopeCache& rope) {
-        if (study.masked) return;
-        parts.attention = torch::nn::AnyModule(experiments::UnmaskedAttention(config.model, rope));
-      }));
-  static_cast<void>(experiments::train_model(model, text, config));
-  const Doubles losses = experiments::position_losses(model, text, config.window);
-  study.mean[s] = experiments::mean_of(losses);
+  nn::Llama model =
+      seeded_llama(config.model, config.seed, changed_blocks([&](nn::BlockParts& parts, const nn::RopeCache& rope) {
+                     if (study.masked) return;
+                     parts.attention = torch::nn::AnyModule(UnmaskedAttention(config.model, rope));
+                   }));
+  static_cast<void>(train_model(model, text, config));
+  const Doubles losses = position_losses(model, text, config.window);
+  study.mean[s] = mean_of(losses);
   study.last[s] = losses.back();
   const std::vector<int32_t> sample =
-      experiments::sample_tokens(model, text.tokenizer.encode("\n"), kSampled, config.window, config.seed);
+      sample_tokens(model, text.tokenizer.encode("\n"), kSampled, config.window, config.seed);
   study.sample[s] = counts.witten_bell_loss(std::span(sample).subspan(1), 3);
   if (s != 0) return;
 
@@ -76,12 +72,10 @@ void run_one(Study& study, size_t s, const experiments::Shakespeare& text, const
   for (size_t t = 0; t < losses.size(); ++t) study.by_position.points.push_back({static_cast<double>(t), losses[t]});
   const auto window = text.splits.validation.first(static_cast<size_t>(config.window));
   const torch::Tensor tokens_1T = torch::tensor(std::vector<int64_t>(window.begin(), window.end())).unsqueeze(0);
-  study.weights_TT = study.masked
-                         ? head_that_looks(all_weights<nn::AttentionImpl>(model, tokens_1T), -1)
-                         : head_that_looks(all_weights<experiments::UnmaskedAttentionImpl>(model, tokens_1T), 1);
+  study.weights_TT = head_that_looks(all_weights(model, tokens_1T), study.masked ? -1 : 1);
 }
 
-HeatMap::Panel panel(const Study& study, const experiments::Shakespeare& text) {
+HeatMap::Panel panel(const Study& study, const Shakespeare& text) {
   const torch::Tensor& w = study.weights_TT;
   std::vector<std::string> names;
   for (int64_t t = 0; t < w.size(0); ++t) {
@@ -97,16 +91,16 @@ HeatMap::Panel panel(const Study& study, const experiments::Shakespeare& text) {
 }
 
 void study(Report& report) {
-  const experiments::Shakespeare text = experiments::load_shakespeare();
+  const Shakespeare text = load_shakespeare();
   const train::NgramCounts counts(text.splits.train, text.vocab_size, 3);
   const double real_text = counts.witten_bell_loss(text.splits.validation, 3);
-  train::TrainConfig config = experiments::small_setting(text);
+  train::TrainConfig config = small_setting(text);
   if (report.short_form()) config.steps = 200;
 
   Study masked{.name = "with the mask", .masked = true}, unmasked{.name = "without the mask", .masked = false};
-  const auto seeds = report.short_form() ? report.seeds() : experiments::paired_seeds(report);
+  const auto seeds = report.short_form() ? report.seeds() : paired_seeds(report);
   for (Study* one : {&masked, &unmasked}) one->mean = one->last = one->sample = Doubles(seeds.size());
-  experiments::run_jobs(seeds.size(), [&](size_t s) {
+  run_jobs(seeds.size(), [&](size_t s) {
     train::TrainConfig its = config;
     its.seed = seeds[s];
     for (Study* one : {&masked, &unmasked}) run_one(*one, s, text, counts, its);
@@ -114,12 +108,11 @@ void study(Report& report) {
 
   Report::Rows rows;
   for (const Study* one : {&masked, &unmasked}) {
-    rows.push_back({one->name, experiments::mean_of(one->mean), experiments::mean_of(one->last),
-                    experiments::mean_of(one->sample)});
+    rows.push_back({one->name, mean_of(one->mean), mean_of(one->last), mean_of(one->sample)});
     report.say(fmt::format("\n{}:{}", one->name, one->text));
   }
   const auto difference = [](const Doubles& without, const Doubles& with) {
-    return experiments::shown(experiments::paired_interval_or_difference(without, with));
+    return shown(paired_interval(without, with));
   };
   rows.push_back({"without minus with", difference(unmasked.mean, masked.mean), difference(unmasked.last, masked.last),
                   difference(unmasked.sample, masked.sample)});
@@ -129,8 +122,7 @@ void study(Report& report) {
 
   report.check_below("without the mask the mean loss falls below", unmasked.mean, 0.5);
   report.check_above("but at the last position it stays above", unmasked.last, 2.7);
-  report.check_above("where the model with the mask is better by", experiments::differences(unmasked.last, masked.last),
-                     0.5);
+  report.check_above("where the model with the mask is better by", differences(unmasked.last, masked.last), 0.5);
   report.check_above("without the mask, the loss of a 3-gram on its output is above", unmasked.sample, 4.5);
   report.check_below("with it, the loss of a 3-gram on its output is below", masked.sample, 4.0);
   report.check_above("without the mask, a head's weight on the next position",
@@ -146,10 +138,12 @@ void study(Report& report) {
                                           .subtitle = "one head of the model trained with the mask, and one without",
                                           .row_label = "position",
                                           .column_label = "position that is read",
-                                          .panels = {panel(masked, text), panel(unmasked, text)}}
-                                      .svg());
+                                          .panels = {panel(masked, text), panel(unmasked, text)}});
 }
 
 }  // namespace
+}  // namespace folio::experiments
 
-int main(int argc, char** argv) { return experiments::run(argc, argv, "06_causal_mask", study); }
+int main(int argc, char** argv) {
+  return folio::experiments::run(argc, argv, "06_causal_mask", folio::experiments::study);
+}

@@ -8,10 +8,8 @@
 #include "experiments/common/interval_chart.h"
 #include "infer/cpu/cache_blocks.h"
 
+namespace folio::experiments {
 namespace {
-
-using namespace folio;  // NOLINT: a single-file program
-using experiments::Report;
 
 constexpr int64_t kPositions = 256;
 
@@ -53,19 +51,18 @@ void show_published_models(Report& report) {
                {"model", "key/value heads", "bytes a token", "with all heads", "GiB for its context"}, rows);
 }
 
-void check_losses(Report& report, const experiments::Outcome& mha, const experiments::Outcome& mqa,
-                  const experiments::Outcome& wide) {
+void check_losses(Report& report, const Outcome& mha, const Outcome& mqa, const Outcome& wide) {
   report.check_equal("MQA with a wider feed-forward has as many parameters as MHA", wide.parameters, mha.parameters);
   if (report.short_form()) return;
-  report.check_below("a quarter of the cache costs", experiments::paired_interval(mqa.losses, mha.losses), 0.25);
-  report.check_below("at equal parameters it costs", experiments::paired_interval(wide.losses, mha.losses), 0.1);
+  report.check_below("a quarter of the cache costs", paired_interval(mqa.losses, mha.losses), 0.25);
+  report.check_below("at equal parameters it costs", paired_interval(wide.losses, mha.losses), 0.1);
 }
 
 void study(Report& report) {
-  const experiments::Shakespeare text = experiments::load_shakespeare();
-  train::TrainConfig setting = experiments::decaying_setting(text, report.short_form() ? 10 : 300);
+  const Shakespeare text = load_shakespeare();
+  train::TrainConfig setting = decaying_setting(text, report.short_form() ? 10 : 300);
 
-  std::vector<experiments::Variant> variants;
+  std::vector<Variant> variants;
   for (const auto& [n_heads, n_kv_heads] : {std::pair{4, 4}, {4, 2}, {4, 1}, {8, 8}, {8, 1}}) {
     core::ModelConfig model = setting.model;
     model.n_heads = n_heads;
@@ -77,25 +74,24 @@ void study(Report& report) {
   core::ModelConfig wide = variants[2].model;
   wide.hidden_dim += 2 * (wide.dim - wide.kv_dim()) / 3;
   variants.push_back({"MQA of 4 heads, wide", wide});
-  const auto outcomes = experiments::train_variants(report, text, setting, variants, experiments::paired_seeds(report));
+  const auto outcomes = train_variants(report, text, setting, variants, paired_seeds(report));
 
   Report::Rows rows;
-  std::vector<experiments::IntervalChart::Row> chart;
+  std::vector<IntervalChart::Row> chart;
   for (size_t i = 0; i < outcomes.size(); ++i) {
     const core::ModelConfig& model = variants[i].model;
     const size_t mha = model.n_heads == 4 ? 0 : 3;
     const int64_t bytes = bytes_allocated(model);
-    const auto difference = experiments::paired_interval(outcomes[i].losses, outcomes[mha].losses);
+    const auto difference = paired_interval(outcomes[i].losses, outcomes[mha].losses);
     rows.push_back({outcomes[i].name, outcomes[i].parameters, bytes_by_formula(model), bytes,
-                    experiments::mean_of(outcomes[i].losses),
-                    i == mha ? Report::Json() : Report::Json(experiments::shown(difference))});
+                    mean_of(outcomes[i].losses), i == mha ? Report::Json() : Report::Json(shown(difference))});
     if (i != mha)
       chart.push_back({fmt::format("{} ({} bytes)", outcomes[i].name, bytes_by_formula(model)), difference});
     report.check_equal(
         fmt::format("{}: bytes that the engine allocates for {} positions", outcomes[i].name, kPositions), bytes,
         kPositions * bytes_by_formula(model));
   }
-  report.table(fmt::format("After {} steps; {}", setting.steps, experiments::count_of_intervals(chart.size() + 1)),
+  report.table(fmt::format("After {} steps; {}", setting.steps, count_of_intervals(chart.size() + 1)),
                {"model", "parameters", "bytes a token", "bytes allocated", "loss", "against MHA of as many heads"},
                rows);
   const auto [lowest, highest] = std::ranges::minmax_element(outcomes[0].losses);
@@ -103,18 +99,17 @@ void study(Report& report) {
   report.value(outcomes[0].name + ", highest loss of a seed", *highest);
   report.table("The same parameters in another place", {"", "difference"},
                {{outcomes[5].name + " against " + outcomes[2].name,
-                 experiments::shown(experiments::paired_interval(outcomes[5].losses, outcomes[2].losses))}});
+                 shown(paired_interval(outcomes[5].losses, outcomes[2].losses))}});
   show_published_models(report);
   check_losses(report, outcomes[0], outcomes[2], outcomes.back());
-  report.picture("heads.svg",
-                 experiments::IntervalChart{.title = "Fewer key/value heads: what they cost",
+  report.picture("heads.svg", IntervalChart{.title = "Fewer key/value heads: what they cost",
                                             .subtitle = "names with the bytes of cache that one token takes",
                                             .x_label = "validation loss minus that of multi-head attention (nats)",
                                             .rows = chart,
-                                            .references = {{"no difference", 0.0}}}
-                     .svg());
+                                            .references = {{"no difference", 0.0}}});
 }
 
 }  // namespace
+}  // namespace folio::experiments
 
-int main(int argc, char** argv) { return experiments::run(argc, argv, "07_heads", study); }
+int main(int argc, char** argv) { return folio::experiments::run(argc, argv, "07_heads", folio::experiments::study); }

@@ -4,7 +4,6 @@
 #include <torch/utils.h>
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "experiments/common/training.h"
@@ -24,19 +23,14 @@ std::vector<int64_t> by_frequency(const Shakespeare& text) {
   return ids;
 }
 
-struct Sums {
-  std::string name;
-  double squares = 0.0, numbers = 0.0, rows = 0.0, rows_without = 0.0;
-
-  void add(const torch::Tensor& gradient_RD) {
-    squares += gradient_RD.square().sum().item<double>();
-    numbers += static_cast<double>(gradient_RD.numel());
-    rows += static_cast<double>(gradient_RD.size(0));
-    rows_without += (gradient_RD.abs().amax(-1) == 0.0).sum().item<double>();
-  }
-};
-
 }  // namespace
+
+void GradientSize::add(const torch::Tensor& gradient_RD) {
+  squares += gradient_RD.square().sum().item<double>();
+  elements += static_cast<double>(gradient_RD.numel());
+  rows += static_cast<double>(gradient_RD.size(0));
+  rows_of_zeros += (gradient_RD.abs().amax(-1) == 0.0).sum().item<double>();
+}
 
 std::vector<GradientSize> gradient_sizes(const Shakespeare& text, const train::TrainConfig& setting) {
   const std::vector<int64_t> ids = by_frequency(text);
@@ -45,7 +39,7 @@ std::vector<GradientSize> gradient_sizes(const Shakespeare& text, const train::T
   std::vector<GradientSize> sizes;
   for (const bool tied : {true, false}) {
     const std::string of = tied ? "tied embedding, " : "untied embedding, ";
-    std::vector<Sums> sums{{of + "ten rarest characters"}, {of + "ten commonest"}};
+    std::vector<GradientSize> sums{{of + "ten rarest characters"}, {of + "ten commonest"}};
     const size_t embeddings = sums.size();
     if (tied) {
       for (const char* matrix :
@@ -70,11 +64,7 @@ std::vector<GradientSize> gradient_sizes(const Shakespeare& text, const train::T
       }
       adamw.step(lr);
     }));
-    for (size_t i = 0; i < sums.size(); ++i) {
-      sizes.push_back({.name = sums[i].name,
-                       .rms = std::sqrt(sums[i].squares / sums[i].numbers),
-                       .share_without = i < embeddings ? sums[i].rows_without / sums[i].rows : -1.0});
-    }
+    sizes.insert(sizes.end(), sums.begin(), sums.end());
   }
   return sizes;
 }

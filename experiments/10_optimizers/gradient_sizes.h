@@ -1,6 +1,9 @@
 // Measures the RMS of gradients during training, by kind of matrix. SGD applies a single learning rate to all of them.
 #pragma once
 
+#include <torch/types.h>
+
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -11,12 +14,17 @@ namespace folio::experiments {
 
 struct GradientSize {
   std::string name;
-  double rms = 0.0;             ///< root mean square over all elements of the gradient and all steps
-  double share_without = -1.0;  ///< fraction of (row, step) pairs whose gradient is 0; negative if not counted
+  double squares = 0.0, elements = 0.0;    ///< sum of the squares, and number, of the gradients' elements in all steps
+  double rows = 0.0, rows_of_zeros = 0.0;  ///< number of rows in all steps, and of those whose gradient is 0
+
+  void add(const torch::Tensor& gradient_RD);  ///< adds a step's gradient
+  [[nodiscard]] double rms() const { return std::sqrt(squares / elements); }
+  [[nodiscard]] double share_of_zeros() const { return rows_of_zeros / rows; }
 };
 
-/// Trains with AdamW, with tied and with untied embeddings. Returns the RMS of the clipped gradients for each kind of
-/// matrix in the blocks, and for the embedding rows of the ten rarest and of the ten most frequent characters.
+/// Trains with AdamW, with tied and with untied embeddings. Returns the sizes of the clipped gradients for the
+/// embedding rows of the ten rarest and of the ten most frequent characters, and, after those of the tied ones, for
+/// each kind of matrix in the blocks.
 [[nodiscard]] std::vector<GradientSize> gradient_sizes(const Shakespeare& text, const train::TrainConfig& setting);
 
 }  // namespace folio::experiments

@@ -1,7 +1,6 @@
 #include "experiments/10_optimizers/optimizer_trials.h"
 
 #include <fmt/format.h>
-#include <torch/utils.h>
 
 #include <utility>
 
@@ -21,24 +20,27 @@ double OptimizerTrials::loss(const Trial& trial, uint64_t seed) const {
   nn::Llama model = seeded_llama(config.model, config.seed);
   Optimizer optimizer(model, options);
   const double loss = train_model(model, text_, config, [&](double lr) { optimizer.step(lr); }).validation_loss;
-  const std::lock_guard lock(one_line_at_a_time_);
   report_.say(fmt::format("  {} at {:g}, seed {}{}{}: {:.3f}", trial.contender->name, trial.lr, seed,
                           trial.warmup ? "" : ", no warm-up", trial.clip ? "" : ", no clipping", loss));
   return loss;
 }
 
-void OptimizerTrials::choose_rates(const std::vector<Contender*>& contenders) const {
-  torch::set_num_threads(1);
+void OptimizerTrials::run(std::span<Contender> contenders) const {
   std::vector<double> middles;
-  for (const Contender* c : contenders) middles.push_back(c->middle);
+  for (const Contender& c : contenders) middles.push_back(c.middle);
   const auto found = search_rates(middles, tuning_seeds(report_), [&](size_t which, double rate, uint64_t seed) {
-    return loss({.contender = contenders[which], .lr = rate}, seed);
+    return loss({.contender = &contenders[which], .lr = rate}, seed);
   });
-  for (size_t i = 0; i < contenders.size(); ++i) contenders[i]->search = found[i];
+  std::vector<Trial> best;
+  for (size_t i = 0; i < found.size(); ++i) best.push_back({&contenders[i], found[i].best_rate()});
+  const auto judged = judge(best);
+  for (size_t i = 0; i < found.size(); ++i) {
+    contenders[i].search = found[i];
+    contenders[i].judged = judged[i];
+  }
 }
 
 std::vector<std::vector<double>> OptimizerTrials::judge(const std::vector<Trial>& trials) const {
-  torch::set_num_threads(1);
   const std::vector<uint64_t> seeds = paired_seeds(report_);
   std::vector<std::vector<double>> losses(trials.size(), std::vector<double>(seeds.size()));
   run_jobs(trials.size() * seeds.size(), [&](size_t i) {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,8 +36,8 @@ class OptimizerTrials {
   /// Learning rate of AdamW in trials of Muon, which updates only the blocks' matrices. Must be set before such trials.
   double muons_adamw_rate = 0.0;
 
-  /// Finds each contender's best learning rate and stores the result in its `search`.
-  void choose_rates(const std::vector<Contender*>& contenders) const;
+  /// Finds each contender's best learning rate and its losses at that rate: sets `search` and `judged`.
+  void run(std::span<Contender> contenders) const;
 
   /// Returns the final validation losses of each trial, one per seed of paired_seeds(); NaN where training diverged.
   [[nodiscard]] std::vector<std::vector<double>> judge(const std::vector<Trial>& trials) const;
@@ -48,7 +48,6 @@ class OptimizerTrials {
   const Report& report_;
   const Shakespeare& text_;
   train::TrainConfig setting_;
-  mutable std::mutex one_line_at_a_time_;
 };
 
 }  // namespace folio::experiments

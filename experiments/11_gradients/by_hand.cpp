@@ -28,12 +28,12 @@ torch::Tensor sum_of_queries(const torch::Tensor& d_BHTK, int64_t n_kv_heads) {
 
 }  // namespace
 
-LinearGradients linear_backward(const torch::Tensor& x, const torch::Tensor& weight_OI, const torch::Tensor& dy) {
+Gradients linear_backward(const torch::Tensor& x, const torch::Tensor& weight_OI, const torch::Tensor& dy) {
   return {.x = dy.matmul(weight_OI), .weight = rows(dy).t().matmul(rows(x))};
 }
 
-NormGradients rms_norm_backward(const torch::Tensor& x, const torch::Tensor& weight_D, double eps,
-                                const torch::Tensor& dy, Mistake mistake) {
+Gradients rms_norm_backward(const torch::Tensor& x, const torch::Tensor& weight_D, double eps, const torch::Tensor& dy,
+                            Mistake mistake) {
   const torch::Tensor r = torch::rsqrt(x.square().mean(-1, /*keepdim=*/true) + eps);  // 1 / rms of each row
   const torch::Tensor normed = x * r;
   const torch::Tensor g = dy * weight_D;

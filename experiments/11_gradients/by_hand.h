@@ -23,19 +23,17 @@ enum class Mistake {
   CrossEntropy,  ///< gradient of the sum instead of the mean: not divided by the number of targets
 };
 
-/// Gradients of y = x Wᵀ. x [..., I], weight [O, I], dy [..., O].
-struct LinearGradients {
+/// Gradients of an operation's input and its weight, in their shapes.
+struct Gradients {
   torch::Tensor x, weight;
 };
-[[nodiscard]] LinearGradients linear_backward(const torch::Tensor& x, const torch::Tensor& weight,
-                                              const torch::Tensor& dy);
 
-/// Gradients of nn::RMSNorm for x [..., D] and weight [D].
-struct NormGradients {
-  torch::Tensor x, weight;
-};
-[[nodiscard]] NormGradients rms_norm_backward(const torch::Tensor& x, const torch::Tensor& weight, double eps,
-                                              const torch::Tensor& dy, Mistake mistake = Mistake::None);
+/// Returns the gradients of y = x Wᵀ. x [..., I], weight [O, I], dy [..., O].
+[[nodiscard]] Gradients linear_backward(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& dy);
+
+/// Returns the gradients of nn::RMSNorm for x [..., D] and weight [D].
+[[nodiscard]] Gradients rms_norm_backward(const torch::Tensor& x, const torch::Tensor& weight, double eps,
+                                          const torch::Tensor& dy, Mistake mistake = Mistake::None);
 
 /// Returns the gradient of the input of nn::RopeCache::apply. dy [B, T, H, K], rotations complex [>= T, K / 2].
 [[nodiscard]] torch::Tensor rope_backward(const torch::Tensor& rotations, const torch::Tensor& dy,

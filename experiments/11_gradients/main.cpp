@@ -1,25 +1,28 @@
 // Study: do backward passes derived by hand equal autograd's, and how does a wrong one affect training? The results are
 // explained in README.md.
 #include <fmt/format.h>
+#include <torch/nn/utils/clip_grad.h>
 #include <torch/types.h>
-#include <torch/utils.h>
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <tuple>
 
+#include "data/batches.h"
 #include "experiments/11_gradients/hand_parts.h"
-#include "experiments/11_gradients/hand_training.h"
 #include "experiments/common/comparison.h"
 #include "experiments/common/interval_chart.h"
 #include "experiments/common/report.h"
 #include "experiments/common/statistics.h"
+#include "experiments/common/training.h"
+#include "train/step/adamw.h"
+#include "train/step/evaluate.h"
 
+namespace folio::experiments {
 namespace {
 
-using namespace folio;  // NOLINT: a single-file program
-namespace hand = experiments::by_hand;
-using experiments::Report;
+namespace hand = by_hand;
 using hand::Mistake;
 using Doubles = std::vector<double>;
 
@@ -36,10 +39,10 @@ Report::Json largest(const Doubles& values) {
   return fmt::format("{:.1e}", *std::max_element(values.begin(), values.end()));
 }
 
-experiments::IntervalChart::Row range_of_logs(const std::string& name, Doubles values) {
+IntervalChart::Row range_of_logs(const std::string& name, Doubles values) {
   for (double& value : values) value = std::log10(value);
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
-  return {name, {experiments::mean_of(values), *low, *high}};
+  return {name, {mean_of(values), *low, *high}};
 }
 
 void check_parts(Report& report) {
@@ -66,12 +69,11 @@ void check_parts(Report& report) {
   }
 
   Report::Rows rows, sizes;
-  experiments::IntervalChart chart{
-      .title = "How far gradients by hand are from autograd's, in double",
-      .subtitle = "the mean and the range over the seeds",
-      .x_label = "log10 of the relative error",
-      .rows = {},
-      .references = {{"a double's rounding", std::log10(0x1p-53)}, {"a float's", std::log10(0x1p-24)}}};
+  IntervalChart chart{.title = "How far gradients by hand are from autograd's, in double",
+                      .subtitle = "the mean and the range over the seeds",
+                      .x_label = "log10 of the relative error",
+                      .rows = {},
+                      .references = {{"a double's rounding", std::log10(0x1p-53)}, {"a float's", std::log10(0x1p-24)}}};
   for (size_t i = 0; i < parts.size(); ++i) {
     const auto& [name, e] = std::tie(parts[i].name, errors[i]);
     rows.push_back({name, largest(e.in_double), largest(e.in_float), largest(e.autograd_in_float),
@@ -87,7 +89,7 @@ void check_parts(Report& report) {
   report.table("Relative errors of the gradients, the largest of all seeds",
                {"part", "double", "float", "autograd in float", "limit in float", "mistake"}, rows);
   report.table("The naive form", {"part", "elements of Jacobians", "values kept instead", "difference"}, sizes);
-  report.picture("errors.svg", chart.svg());
+  report.picture("errors.svg", chart);
 }
 
 struct Trained {
@@ -97,9 +99,32 @@ struct Trained {
   Doubles cost{};               ///< by seed: final validation loss minus that of training with autograd
 };
 
+// Returns an Update for train_model(model, text, config) that takes AdamW steps with the gradients of llama_backward()
+// instead of autograd's. Each step appends the cosine similarity of both gradients to `cosines`.
+Update hand_update(nn::Llama& model, const Shakespeare& text, const train::TrainConfig& config, Mistake mistake,
+                   Doubles& cosines) {
+  const data::BatchSampler batches(text.splits.train, config.batch_size, config.window, config.seed);
+  const auto adamw = std::make_shared<train::AdamW>(*model, config);
+  return [=, &model, &cosines, clip = config.clip](double lr) {
+    // The batch of this step, from which train_model() computed autograd's gradients.
+    const auto batch = train::to_tensors(batches.batch(cosines.size()), torch::kCPU);
+    const auto by_name = hand::llama_backward(model, batch.inputs_BT, batch.targets_BT, mistake);
+    std::vector<torch::Tensor> autograds, by_hand;
+    for (const auto& parameter : model->named_parameters()) {
+      const torch::Tensor& gradient = by_name.at(parameter.key());
+      autograds.push_back(parameter.value().grad().flatten());
+      by_hand.push_back(gradient.flatten());
+      parameter.value().mutable_grad() = gradient;
+    }
+    cosines.push_back(torch::cosine_similarity(torch::cat(autograds), torch::cat(by_hand), 0).item<double>());
+    if (clip > 0.0) torch::nn::utils::clip_grad_norm_(model->parameters(), clip);
+    adamw->step(lr);
+  };
+}
+
 void train_with_mistakes(Report& report) {
-  const experiments::Shakespeare text = experiments::load_shakespeare();
-  train::TrainConfig setting = experiments::small_setting(text);
+  const Shakespeare text = load_shakespeare();
+  train::TrainConfig setting = small_setting(text);
   setting.steps = report.short_form() ? 50 : 120;
   setting.eval_every = setting.steps;
   std::vector<Trained> all{{"autograd", Mistake::None},
@@ -111,51 +136,50 @@ void train_with_mistakes(Report& report) {
                            {"cross-entropy's mistake", Mistake::CrossEntropy}};
   const std::vector<uint64_t> seeds = report.seeds();
   for (Trained& t : all) t.losses = t.cosines = Doubles(seeds.size(), 1.0);
-  experiments::run_jobs(all.size() * seeds.size(), [&](size_t i) {
+  run_jobs(all.size() * seeds.size(), [&](size_t i) {
     const size_t s = i % seeds.size();
     Trained& t = all[i / seeds.size()];
     train::TrainConfig config = setting;
     config.seed = seeds[s];
-    nn::Llama model = experiments::seeded_llama(config.model, config.seed);
-    hand::HandUpdate update(model, text, config, t.mistake);
+    nn::Llama model = seeded_llama(config.model, config.seed);
     const bool by_autograd = &t == &all.front();
-    t.losses[s] = experiments::train_model(model, text, config, by_autograd ? experiments::Update{} : std::ref(update))
-                      .validation_loss;
-    if (!by_autograd) t.cosines[s] = update.mean_cosine();
+    Doubles cosines;
+    const auto update = by_autograd ? Update{} : hand_update(model, text, config, t.mistake, cosines);
+    t.losses[s] = train_model(model, text, config, update).validation_loss;
+    if (!by_autograd) t.cosines[s] = mean_of(cosines);
   });
 
   Report::Rows rows;
-  experiments::IntervalChart chart{.title = fmt::format("What a mistake costs after {} steps", setting.steps),
-                                   .subtitle = "validation loss minus autograd's, paired by seed, with 95 % intervals",
-                                   .x_label = "nats per character",
-                                   .rows = {},
-                                   .references = {{"autograd", 0.0}}};
+  IntervalChart chart{.title = fmt::format("What a mistake costs after {} steps", setting.steps),
+                      .subtitle = "validation loss minus autograd's, paired by seed, with 95 % intervals",
+                      .x_label = "nats per character",
+                      .rows = {},
+                      .references = {{"autograd", 0.0}}};
   for (Trained& t : all) {
-    t.cost = experiments::differences(t.losses, all[0].losses);
-    const auto interval = experiments::paired_interval_or_difference(t.losses, all[0].losses);
-    rows.push_back(
-        {t.name, experiments::joined(t.losses), experiments::shown(interval), experiments::joined(t.cosines)});
+    t.cost = differences(t.losses, all[0].losses);
+    const auto interval = paired_interval(t.losses, all[0].losses);
+    rows.push_back({t.name, joined(t.losses), shown(interval), joined(t.cosines)});
     if (&t == &all.front()) continue;
     chart.rows.push_back({t.name, interval});
     report.value(t.name + ": loss minus autograd's, mean", interval.mean);
-    report.value(t.name + ": cosine, mean", experiments::mean_of(t.cosines));
+    report.value(t.name + ": cosine, mean", mean_of(t.cosines));
   }
   report.table(fmt::format("After {} steps, by seed", setting.steps),
                {"gradients", "validation loss", "against autograd", "mean cosine with autograd"}, rows);
-  report.picture("mistakes.svg", chart.svg());
-  report.check_below("training by hand is training by autograd, losses apart by", experiments::sizes(all[1].cost),
-                     0.005);
+  report.picture("mistakes.svg", chart);
+  report.check_below("training by hand is training by autograd, losses apart by", sizes(all[1].cost), 0.005);
   report.check_above("RMSNorm's mistake costs", all[2].cost, 0.2);
-  report.check_below("SwiGLU's mistake can't be seen in the loss, which it moves by", experiments::sizes(all[5].cost),
-                     0.1);
+  report.check_below("SwiGLU's mistake can't be seen in the loss, which it moves by", sizes(all[5].cost), 0.1);
 }
 
 void study(Report& report) {
-  torch::set_num_threads(1);
   check_parts(report);
   train_with_mistakes(report);
 }
 
 }  // namespace
+}  // namespace folio::experiments
 
-int main(int argc, char** argv) { return experiments::run(argc, argv, "11_gradients", study); }
+int main(int argc, char** argv) {
+  return folio::experiments::run(argc, argv, "11_gradients", folio::experiments::study);
+}

@@ -8,14 +8,9 @@
 #include "experiments/12_scaling/scaling_grid.h"
 #include "experiments/common/statistics.h"
 
+namespace folio::experiments {
 namespace {
 
-using namespace folio;  // NOLINT: a single-file program
-using experiments::Report;
-using experiments::ScalingGrid;
-using experiments::ScalingLaw;
-using experiments::ScalingPoint;
-using experiments::ScalingRuns;
 using Doubles = std::vector<double>;
 
 // Formats the interval of the central 95 % of the values: "[0.31, 0.42]".
@@ -94,8 +89,8 @@ void show_budgets(Report& report, const ScalingGrid& grid, const ScalingLaw& law
 void judge_law(Report& report, const ScalingGrid& grid, const ScalingLaw& law,
                const std::vector<ScalingPoint>& points) {
   const auto percent = [](double share) { return fmt::format("{:.2f} %", 100.0 * share); };
-  Report::Rows rows{{"law of all", {}, percent(experiments::relative_deviation(law, points)), {}}};
-  report.check_below("typical relative error of the law", experiments::relative_deviation(law, points), 0.015);
+  Report::Rows rows{{"law of all", {}, percent(relative_deviation(law, points)), {}}};
+  report.check_below("typical relative error of the law", relative_deviation(law, points), 0.015);
   // Fits a law only to the points p with p.*number <= seen. Adds a table row "law without `what`": the law's relative
   // errors on the fitted points and on the points with the largest p.*number.
   const auto leave_out = [&](const std::string& what, double ScalingPoint::*number, double seen) {
@@ -105,10 +100,10 @@ void judge_law(Report& report, const ScalingGrid& grid, const ScalingLaw& law,
       if (p.*number <= seen) in.push_back(p);
       if (p.*number == largest) out.push_back(p);
     }
-    const ScalingLaw partial = experiments::fit_scaling_law(in);
-    const double error = experiments::relative_deviation(partial, out);
+    const ScalingLaw partial = fit_scaling_law(in);
+    const double error = relative_deviation(partial, out);
     rows.push_back({"law without " + what, fmt::format("{:.1f}", largest / seen),
-                    percent(experiments::relative_deviation(partial, in)), percent(error)});
+                    percent(relative_deviation(partial, in)), percent(error)});
     return error;
   };
   const size_t n = grid.widths.size(), m = grid.steps.size();
@@ -129,7 +124,7 @@ void judge_law(Report& report, const ScalingGrid& grid, const ScalingLaw& law,
 void check_order(Report& report, const ScalingGrid& grid) {
   const size_t largest = grid.widths.size() - 1, longest = grid.steps.size() - 1;
   const auto check = [&](const std::string& text, const ScalingRuns& before, const ScalingRuns& after) {
-    report.check_above(text, experiments::differences(before.losses, after.losses), 0.01);
+    report.check_above(text, differences(before.losses, after.losses), 0.01);
   };
   for (size_t i = 1; i < grid.widths.size(); ++i) {
     check(fmt::format("width {} gains over {}", grid.widths[i], grid.widths[i - 1]), grid.at(i - 1, longest),
@@ -162,7 +157,7 @@ void study(Report& report) {
     for (size_t j = 0; j < grid.steps.size(); ++j) {
       const ScalingPoint p = points.emplace_back(grid.at(i, j).mean());
       rows.push_back({fmt::format("width {}, {} steps", grid.widths[i], grid.steps[j]), std::llround(p.parameters),
-                      std::llround(p.tokens), p.loss, experiments::joined(grid.at(i, j).losses)});
+                      std::llround(p.tokens), p.loss, joined(grid.at(i, j).losses)});
       means.back().emplace_back(p.loss);
       chart.series.back().points.push_back({grid.operations_per_token(p.parameters).all() * p.tokens, p.loss});
     }
@@ -174,8 +169,8 @@ void study(Report& report) {
     report.check_above("width 64 gains over 16", grid.at(0, 1).mean().loss - grid.at(1, 1).mean().loss, 0.0);
   } else {
     check_order(report, grid);
-    const ScalingLaw law = experiments::fit_scaling_law(points);
-    const std::vector<ScalingLaw> others = experiments::bootstrap(grid.runs, 200, report.seed());
+    const ScalingLaw law = fit_scaling_law(points);
+    const std::vector<ScalingLaw> others = bootstrap(grid.runs, 200, report.seed());
     show_law(report, law, others);
     judge_law(report, grid, law, points);
     show_budgets(report, grid, law, others, chart);
@@ -184,5 +179,6 @@ void study(Report& report) {
 }
 
 }  // namespace
+}  // namespace folio::experiments
 
-int main(int argc, char** argv) { return experiments::run(argc, argv, "12_scaling", study); }
+int main(int argc, char** argv) { return folio::experiments::run(argc, argv, "12_scaling", folio::experiments::study); }

@@ -1,7 +1,6 @@
 #include "experiments/12_scaling/scaling_grid.h"
 
 #include <fmt/format.h>
-#include <torch/utils.h>
 
 #include <cmath>
 #include <mutex>
@@ -38,22 +37,19 @@ double parameters_beside_the_embedding(nn::LlamaImpl& model) {
 }  // namespace
 
 void ScalingGrid::train(const Report& report) {
-  torch::set_num_threads(1);
   const Shakespeare text = load_shakespeare();
   shape = small_setting(text).model;
   const std::vector<uint64_t> seeds = report.seeds();
   runs.assign(widths.size() * steps.size(), {.losses = std::vector<double>(seeds.size())});
-  std::mutex one_at_a_time;  // guards LibTorch's global generator and the results
+  std::mutex one_at_a_time;  // guards the results
   run_jobs(runs.size() * seeds.size(), [&](size_t i) {
     const size_t s = i % seeds.size(), cell = i / seeds.size();
     train::TrainConfig config = setting_of(text, widths[cell / steps.size()], steps[cell % steps.size()]);
     config.seed = seeds[s];
-    std::unique_lock lock(one_at_a_time);
-    nn::Llama model = seeded_llama(config.model, config.seed);
-    draw_feed_forwards_by_width(model);  // by default, narrow models would have smaller initial outputs
-    lock.unlock();
+    // By default, narrow models would have smaller initial outputs.
+    nn::Llama model = seeded_llama(config.model, config.seed, {}, draw_feed_forwards_by_width);
     const double loss = train_model(model, text, config).validation_loss;
-    lock.lock();
+    const std::lock_guard lock(one_at_a_time);
     ScalingRuns& run = runs[cell];
     run.tokens = static_cast<double>(config.steps * config.batch_size * config.window);
     run.parameters = parameters_beside_the_embedding(*model);

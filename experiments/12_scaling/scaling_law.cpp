@@ -64,6 +64,19 @@ Corner walk_downhill(const Function& f, const Point& start, double step) {
   return *std::min_element(simplex.begin(), simplex.end(), lower);
 }
 
+// Returns a local minimum x of f near `start`, found by the Nelder-Mead simplex method, which needs no gradient. `step`
+// is the initial size of the simplex. Restarts from the result until it no longer improves. Source: Nelder & Mead, "A
+// Simplex Method for Function Minimization", 1965, with their coefficients.
+Point nelder_mead(const Function& f, const Point& start, double step) {
+  Corner best{start, f(start)};
+  for (;;) {
+    Corner next = walk_downhill(f, best.x, step);
+    const bool gained = next.value < best.value - 1e-9 * std::abs(best.value);
+    if (next.value < best.value) best = std::move(next);
+    if (!gained) return best.x;
+  }
+}
+
 // Geometric means of N and D over the points. Instead of A and B, which vary by orders of magnitude with the exponents,
 // the fit uses the terms A / N^alpha and B / D^beta at these means.
 struct Middle {
@@ -88,16 +101,6 @@ ScalingLaw law_of(std::span<const double> x, const Middle& middle) {
 }
 
 }  // namespace
-
-std::vector<double> nelder_mead(const Function& f, std::vector<double> start, double step) {
-  Corner best{start, f(start)};
-  for (;;) {
-    Corner next = walk_downhill(f, best.x, step);
-    const bool gained = next.value < best.value - 1e-9 * std::abs(best.value);
-    if (next.value < best.value) best = std::move(next);
-    if (!gained) return best.x;
-  }
-}
 
 double ScalingLaw::loss(double parameters, double tokens) const {
   return E + A * std::pow(parameters, -alpha) + B * std::pow(tokens, -beta);
@@ -124,7 +127,7 @@ ScalingLaw fit_scaling_law(std::span<const ScalingPoint> points) {
   double lowest = INFINITY;
   for (const ScalingPoint& p : points) {
     core::require(p.parameters > 0.0 && p.tokens > 0.0 && p.loss > 0.0,
-                  "parameters, tokens and losses have to be above 0, but are {}, {} and {}", p.parameters, p.tokens,
+                  "parameters, tokens and losses must be above 0, but are {}, {} and {}", p.parameters, p.tokens,
                   p.loss);
     lowest = std::min(lowest, p.loss);
   }

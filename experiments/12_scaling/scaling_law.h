@@ -9,12 +9,6 @@
 
 namespace folio::experiments {
 
-/// Returns a local minimum x of f near `start`, found by the Nelder-Mead simplex method, which needs no gradient.
-/// `step` is the initial size of the simplex. Restarts from the result until it no longer improves. Source: Nelder &
-/// Mead, "A Simplex Method for Function Minimization", 1965, with their coefficients.
-[[nodiscard]] std::vector<double> nelder_mead(const std::function<double(std::span<const double>)>& f,
-                                              std::vector<double> start, double step);
-
 struct ScalingPoint {
   double parameters = 0.0;
   double tokens = 0.0;

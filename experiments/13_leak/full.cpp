@@ -1,6 +1,5 @@
 #include "experiments/13_leak/full.h"
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <array>
@@ -55,7 +54,6 @@ train::LineChart::Series series(const std::string& name, const std::vector<doubl
 }  // namespace
 
 void study_full(Report& report) {
-  at::set_num_threads(1);  // one thread per model; the models train in parallel
   const auto start = std::chrono::steady_clock::now();
   const Shakespeare text = load_shakespeare(0.1, 0.1);
   const std::array<Model, 2> models{{{"window", NormOver::Window}, {"one position", NormOver::Position}}};
@@ -78,6 +76,7 @@ void study_full(Report& report) {
       }
       const Findings found = look_for_leaks(training.model(), text.splits.validation, kWindows);
       std::vector<double> evaluations;
+      training.model()->dropout().generator.set_current_seed(report.seed());
       const data::BatchSampler batches(text.splits.validation, 32, config.window, report.seed() + 1);
       for (uint64_t n = 0; n < 20; ++n) {
         evaluations.push_back(loss_as_the_tutorial_takes_it(training.model(), batches, n));

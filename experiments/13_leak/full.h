@@ -1,4 +1,4 @@
-// Trains the model of B. Kitano's "Llama from scratch" at its original size: takes hours, split into ten-minute runs.
+// Trains the model of B. Kitano's "Llama from scratch" at its original size, for hours, in runs of ten minutes.
 #pragma once
 
 #include "experiments/common/report.h"

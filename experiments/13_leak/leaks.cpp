@@ -37,42 +37,27 @@ std::vector<double> mean_over_windows(Llama& model, std::span<const int32_t> spl
   return {mean_T.data_ptr<double>(), mean_T.data_ptr<double>() + T};
 }
 
+// Like mean_over_windows(), where inputs_at(inputs_BT, t) returns the inputs from which the loss at position t is
+// computed: a tensor of more than t columns.
+template <typename InputsAt>
+std::vector<double> mean_with_inputs(Llama& model, std::span<const int32_t> split, int64_t windows,
+                                     InputsAt inputs_at) {
+  return mean_over_windows(model, split, windows, [&](const train::TensorBatch& batch) {
+    torch::Tensor result_BT = torch::zeros(batch.inputs_BT.sizes(), torch::kFloat);
+    for (int64_t t = 0; t < result_BT.size(1); ++t) {
+      const torch::Tensor inputs = inputs_at(batch.inputs_BT, t);
+      const torch::Tensor targets = batch.targets_BT.slice(1, 0, inputs.size(1));
+      result_BT.select(1, t).copy_(losses_BT(model->forward(inputs), targets).select(1, t));
+    }
+    return result_BT;
+  });
+}
+
 train::TensorBatch some_windows(const Llama& model, std::span<const int32_t> split) {
   return train::to_tensors(data::consecutive_batch(split, 0, 64, model->config().window), torch::kCPU);
 }
 
 }  // namespace
-
-std::vector<double> losses_by_position(Llama& model, std::span<const int32_t> split, int64_t windows) {
-  return mean_over_windows(model, split, windows, [&](const train::TensorBatch& batch) {
-    return losses_BT(model->forward(batch.inputs_BT), batch.targets_BT);
-  });
-}
-
-std::vector<double> losses_with_other_futures(Llama& model, std::span<const int32_t> split, int64_t windows) {
-  return mean_over_windows(model, split, windows, [&](const train::TensorBatch& batch) {
-    const int64_t T = batch.inputs_BT.size(1);
-    const torch::Tensor others_BT = batch.inputs_BT.roll(1, 0);
-    torch::Tensor result_BT = torch::zeros(batch.inputs_BT.sizes(), torch::kFloat);
-    for (int64_t t = 0; t < T; ++t) {
-      const torch::Tensor mixed_BT = torch::cat({batch.inputs_BT.slice(1, 0, t + 1), others_BT.slice(1, t + 1, T)}, 1);
-      result_BT.select(1, t).copy_(losses_BT(model->forward(mixed_BT), batch.targets_BT).select(1, t));
-    }
-    return result_BT;
-  });
-}
-
-std::vector<double> losses_without_future(Llama& model, std::span<const int32_t> split, int64_t windows) {
-  return mean_over_windows(model, split, windows, [&](const train::TensorBatch& batch) {
-    const int64_t T = batch.inputs_BT.size(1);
-    torch::Tensor result_BT = torch::zeros(batch.inputs_BT.sizes(), torch::kFloat);
-    for (int64_t t = 0; t < T; ++t) {
-      const torch::Tensor logits_BtV = model->forward(batch.inputs_BT.slice(1, 0, t + 1));
-      result_BT.select(1, t).copy_(losses_BT(logits_BtV, batch.targets_BT.slice(1, 0, t + 1)).select(1, t));
-    }
-    return result_BT;
-  });
-}
 
 double change_from_last_character(Llama& model, std::span<const int32_t> split) {
   const torch::NoGradGuard no_grad;
@@ -99,9 +84,16 @@ torch::Tensor gradient_map(Llama& model, std::span<const int32_t> split) {
 
 Findings look_for_leaks(Llama& model, std::span<const int32_t> split, int64_t windows) {
   const torch::Tensor map_TT = gradient_map(model, split);
-  return {.losses = losses_by_position(model, split, windows),
-          .other_futures = losses_with_other_futures(model, split, windows),
-          .without_future = losses_without_future(model, split, windows),
+  const auto losses = [&](const train::TensorBatch& batch) {
+    return losses_BT(model->forward(batch.inputs_BT), batch.targets_BT);
+  };
+  const auto with_other_future = [](const torch::Tensor& inputs_BT, int64_t t) {
+    return torch::cat({inputs_BT.slice(1, 0, t + 1), inputs_BT.roll(1, 0).slice(1, t + 1)}, 1);
+  };
+  const auto without_future = [](const torch::Tensor& inputs_BT, int64_t t) { return inputs_BT.slice(1, 0, t + 1); };
+  return {.losses = mean_over_windows(model, split, windows, losses),
+          .other_futures = mean_with_inputs(model, split, windows, with_other_future),
+          .without_future = mean_with_inputs(model, split, windows, without_future),
           .change = change_from_last_character(model, split),
           .later_share = (map_TT.triu(1).sum() / map_TT.sum()).item<double>()};
 }

@@ -13,17 +13,6 @@
 
 namespace folio::experiments::tutorial {
 
-/// Returns the mean loss at each position, [T], over the first `windows` windows of `split`.
-[[nodiscard]] std::vector<double> losses_by_position(Llama& model, std::span<const int32_t> split, int64_t windows);
-
-/// Like losses_by_position(), but for each position, takes all later inputs from another window. A loss that depends on
-/// later inputs rises. The loss at the last position, which has no later inputs, is unchanged.
-[[nodiscard]] std::vector<double> losses_with_other_futures(Llama& model, std::span<const int32_t> split,
-                                                            int64_t windows);
-
-/// Like losses_by_position(), but truncates the inputs after each position: 1, 2, … T characters, as in generation.
-[[nodiscard]] std::vector<double> losses_without_future(Llama& model, std::span<const int32_t> split, int64_t windows);
-
 /// Changes the last character of 64 windows and returns the largest change of any logit at an earlier position.
 [[nodiscard]] double change_from_last_character(Llama& model, std::span<const int32_t> split);
 
@@ -33,12 +22,16 @@ namespace folio::experiments::tutorial {
 
 /// The results of all leak measurements for one model.
 struct Findings {
-  std::vector<double> losses{};          ///< mean loss at each position
-  std::vector<double> other_futures{};   ///< mean loss at each position with later characters replaced
-  std::vector<double> without_future{};  ///< mean loss at each position without later characters
-  double change = 0.0;                   ///< largest change of earlier logits if the last character changes
-  double later_share = 0.0;              ///< fraction of the sum of gradient_map() that is due to later characters
+  std::vector<double> losses{};  ///< mean loss at each position, [T]
+  /// Mean loss at each position, [T], if all later inputs are from another window. Higher than `losses` where a
+  /// prediction depends on later inputs; equal at the last position, which has none.
+  std::vector<double> other_futures{};
+  /// Mean loss at each position, [T], if the inputs end there: 1, 2, … T characters, as in generation.
+  std::vector<double> without_future{};
+  double change = 0.0;       ///< largest change of earlier logits if the last character changes
+  double later_share = 0.0;  ///< fraction of the sum of gradient_map() that is due to later characters
 };
+/// Measures the losses over the first `windows` windows of `split`.
 [[nodiscard]] Findings look_for_leaks(Llama& model, std::span<const int32_t> split, int64_t windows);
 
 /// Returns the loss reduction due to later characters: the mean of other_futures - losses over all positions except

@@ -4,10 +4,13 @@
 #include <torch/serialize.h>
 #include <torch/utils.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <sstream>
 
 #include "core/error.h"
+#include "core/file_io.h"
 #include "core/random.h"
 #include "core/seconds_since.h"
 #include "experiments/13_leak/leaks.h"
@@ -41,9 +44,15 @@ Training::Training(const Config& config, const Shakespeare& text, uint64_t seed,
       validation_(text.splits.validation, kBatchSize, config.window, seed) {
   if (file_.empty() || !std::filesystem::exists(file_)) return;
   std::vector<torch::Tensor> saved;
-  torch::load(saved, file_.string());
+  try {
+    torch::load(saved, file_.string());
+  } catch (const c10::Error&) {
+    saved.clear();  // rejected below
+  }
   const std::vector<torch::Tensor> here = state();
-  core::require(saved.size() == here.size() + 1, "{}: not a state of this training; remove it", file_.string());
+  const auto same_shape = [](const torch::Tensor& a, const torch::Tensor& b) { return a.sizes() == b.sizes(); };
+  core::require(saved.size() == here.size() + 1 && std::equal(here.begin(), here.end(), saved.begin(), same_shape),
+                "{}: not a state of this training; remove it", file_.string());
   const torch::NoGradGuard no_grad;
   for (size_t i = 0; i < here.size(); ++i) here[i].copy_(saved[i]);
   const double* evaluations = saved.back().data_ptr<double>();
@@ -57,6 +66,7 @@ bool Training::train_to(int64_t steps, double minutes) {
   while (steps_ < steps && core::seconds_since(start) < 60.0 * minutes) {
     if (steps_ % kEvalEvery == 0) {
       const auto number = static_cast<uint64_t>(steps_ / kEvalEvery);
+      model_->dropout().generator.set_current_seed(number);
       evaluations_.push_back(loss_as_the_tutorial_takes_it(model_, validation_, number));
     }
     const auto batch = train::to_tensors(batches_.batch(static_cast<uint64_t>(steps_)), torch::kCPU);
@@ -76,7 +86,9 @@ bool Training::train_to(int64_t steps, double minutes) {
     std::vector<double> numbers{static_cast<double>(steps_)};
     numbers.insert(numbers.end(), evaluations_.begin(), evaluations_.end());
     saved.push_back(torch::tensor(numbers, torch::kDouble));
-    torch::save(saved, file_.string());
+    std::ostringstream bytes;
+    torch::save(saved, bytes);
+    core::write_file_atomically(file_, bytes.view());
   }
   return steps_ >= steps;
 }

@@ -1,7 +1,6 @@
 // Study: how does autograd work? Compares a plain C++ autograd tape with LibTorch. Results are explained in README.md.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "core/random.h"
@@ -12,10 +11,9 @@
 #include "experiments/common/report.h"
 #include "experiments/common/shakespeare.h"
 
+namespace folio::experiments {
 namespace {
 
-using namespace folio;  // NOLINT: a single-file program
-using experiments::Report;
 using tape::Rung;
 
 // Windows per batch, characters per window and width as in experiments/growing; number of steps with compared losses.
@@ -41,8 +39,8 @@ void check_gradients(Report& report) {
   double share = 0.0, differences = 0.0;
   for (const tape::Check& c : tape::check_gradients(report.seed())) {
     rows.push_back({c.name, small_number(c.error), small_number(c.limit), c.differences});
-    share = std::max(share, c.error / c.limit);
-    differences = std::max(differences, c.differences);
+    share = larger(share, c.error / c.limit);
+    differences = larger(differences, c.differences);
   }
   report.table("Gradients on the tape", {"of", "against LibTorch", "limit", "against differences, share of tolerance"},
                rows);
@@ -51,7 +49,8 @@ void check_gradients(Report& report) {
                      1.0);
 }
 
-std::vector<double> tape_losses(Rung rung, const std::vector<data::Batch>& batches) {
+// Trains on each batch in turn. Returns the losses before each step.
+std::vector<double> tape_losses(Rung& rung, const std::vector<data::Batch>& batches) {
   std::vector<double> losses;
   for (const data::Batch& batch : batches) losses.push_back(tape::descend(rung, batch));
   return losses;
@@ -59,7 +58,7 @@ std::vector<double> tape_losses(Rung rung, const std::vector<data::Batch>& batch
 
 double farthest(const std::vector<double>& a, const std::vector<double>& b, size_t count) {
   double worst = 0.0;
-  for (size_t i = 0; i < count; ++i) worst = std::max(worst, std::abs(a[i] - b[i]));
+  for (size_t i = 0; i < count; ++i) worst = larger(worst, std::abs(a[i] - b[i]));
   return worst;
 }
 
@@ -79,7 +78,7 @@ double rounding_limit(const Rung& rung, const std::vector<data::Batch>& batches,
   return roundings * kHalfUlp * (2.0 * kCompared * condition + losses[0]);
 }
 
-double validation_loss(const Rung& rung, const experiments::Shakespeare& text) {
+double validation_loss(const Rung& rung, const Shakespeare& text) {
   constexpr int64_t kWindows = 512;
   tape::Tape tape;
   const auto w = tape::leaves(tape, rung);
@@ -96,7 +95,7 @@ int64_t kept(const Rung& rung, const data::Batch& batch) {
 }
 
 // Draws the graph of the trained one-head model's loss on one short window.
-void draw_head(Report& report, const Rung& rung, const experiments::Shakespeare& text) {
+void draw_head(Report& report, const Rung& rung, const Shakespeare& text) {
   const std::vector<int32_t> line = text.tokenizer.encode("ROMEO:\nBe");
   const auto length = static_cast<int64_t>(line.size()) - 1;
   const data::Batch batch{
@@ -111,7 +110,7 @@ void draw_head(Report& report, const Rung& rung, const experiments::Shakespeare&
 }
 
 void train(Report& report) {
-  const experiments::Shakespeare text = experiments::load_shakespeare();
+  const Shakespeare text = load_shakespeare();
   const int64_t steps = report.short_form() ? 25 : 1000;
   const data::BatchSampler sampler(text.splits.train, kRows, kLength, report.seed());
   std::vector<data::Batch> batches;
@@ -125,8 +124,7 @@ void train(Report& report) {
     const Rung first = rung;
     sizes.push_back({rung.name, kept(rung, sampler.batch(0)),
                      kept(rung, data::BatchSampler(text.splits.train, 2 * kRows, kLength, 1).batch(0))});
-    std::vector<double> losses;
-    for (const data::Batch& batch : batches) losses.push_back(tape::descend(rung, batch));
+    const std::vector<double> losses = tape_losses(rung, batches);
     const std::vector<double> twin = tape::libtorch_losses(first, batches);
     const double apart = farthest(losses, twin, kCompared), limit = rounding_limit(first, batches, losses);
     reached.push_back(validation_loss(rung, text));
@@ -163,5 +161,6 @@ void study(Report& report) {
 }
 
 }  // namespace
+}  // namespace folio::experiments
 
-int main(int argc, char** argv) { return experiments::run(argc, argv, "14_tape", study); }
+int main(int argc, char** argv) { return folio::experiments::run(argc, argv, "14_tape", folio::experiments::study); }

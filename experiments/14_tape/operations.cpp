@@ -19,7 +19,7 @@ void require_fit(bool fits, const char* operation, const Tensor& a, const Tensor
 
 std::shared_ptr<std::vector<int32_t>> checked_copy(std::span<const int32_t> ids, int64_t limit, const char* operation) {
   for (const int32_t id : ids) {
-    core::require(id >= 0 && id < limit, "{}: ids have to be in [0, {}), but one is {}", operation, limit, id);
+    core::require(id >= 0 && id < limit, "{}: ids must be in [0, {}), but one is {}", operation, limit, id);
   }
   return std::make_shared<std::vector<int32_t>>(ids.begin(), ids.end());
 }

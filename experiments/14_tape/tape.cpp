@@ -21,7 +21,7 @@ Tensor Tape::leaf(const std::string& name, Shape shape, Values values) {
 Tensor Tape::record(const std::string& operation, Shape shape, const std::vector<Tensor>& inputs) {
   Node& node = nodes_.emplace_back(Node{.operation = operation, .shape = shape});
   for (const Tensor& input : inputs) {
-    core::require(input.tape == this, "{}: an input stands on another tape", operation);
+    core::require(input.tape == this, "{}: an input is on another tape", operation);
     node.inputs.push_back(input.node);
   }
   node.value = node.gradient = Values(shape.size(), 0.0);
@@ -29,7 +29,7 @@ Tensor Tape::record(const std::string& operation, Shape shape, const std::vector
 }
 
 void Tape::backward(const Tensor& loss) {
-  core::require(loss.shape().size() == 1, "backward: the loss has to be one number, but is {}", shown(loss.shape()));
+  core::require(loss.shape().size() == 1, "backward: the loss must be one number, but is {}", shown(loss.shape()));
   core::require(!walked_, "backward: this tape has its gradients already; record the next loss on a new tape");
   walked_ = true;
   loss.gradient()[0] = 1.0;  // ∂loss/∂loss

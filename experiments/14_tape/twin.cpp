@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "experiments/14_tape/operations.h"
+#include "experiments/common/statistics.h"
 #include "experiments/growing/04_one_head.h"
 
 namespace folio::tape {
@@ -158,7 +159,7 @@ double worst_share(const Case& c, const Values& weights, const Recorded& at) {
       const double near = difference(h), far = difference(2 * h);
       x = before;
       const double tolerance = 4 * std::abs(far - near) / 3 + 32 * kEps * size / h;
-      worst = std::max(worst, std::abs(at.leaves[p].gradient()[i] - near) / tolerance);
+      worst = experiments::larger(worst, std::abs(at.leaves[p].gradient()[i] - near) / tolerance);
     }
   }
   return worst;
@@ -189,7 +190,8 @@ std::vector<Check> check_gradients(uint64_t seed) {
     double error = 0.0;
     for (size_t i = 0; i < twins.size(); ++i) {
       const auto gradient = twin_of(c.leaves[i].shape, ours.leaves[i].gradient());
-      error = std::max(error, ((gradient - truth[i].reshape_as(gradient)).norm() / truth[i].norm()).item<double>());
+      error = experiments::larger(error,
+                                  ((gradient - truth[i].reshape_as(gradient)).norm() / truth[i].norm()).item<double>());
     }
     checks.push_back({c.name, error, c.roundings * 0x1p-53, worst_share(c, weights, ours)});
   }

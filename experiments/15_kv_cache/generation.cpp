@@ -35,7 +35,7 @@ Generation generate(infer::Runner& runner, size_t count, bool with_cache) {
   return g;
 }
 
-std::vector<float> logits_of_random_text(infer::Runner& runner, size_t count, uint64_t seed) {
+std::vector<float> logits_of_random_tokens(infer::Runner& runner, size_t count, uint64_t seed) {
   const infer::ScopedSequence sequence(runner.cache());
   std::vector<float> all;
   for (size_t p = 0; p < count; ++p) {

@@ -22,7 +22,7 @@ struct Generation {
 [[nodiscard]] Generation generate(infer::Runner& runner, size_t count, bool with_cache);
 
 /// Returns the logits after each of `count` <= 256 random tokens, (count, vocab_size), computed one token at a time.
-[[nodiscard]] std::vector<float> logits_of_random_text(infer::Runner& runner, size_t count, uint64_t seed);
+[[nodiscard]] std::vector<float> logits_of_random_tokens(infer::Runner& runner, size_t count, uint64_t seed);
 
 /// Returns ‖a - b‖ / ‖b‖.
 [[nodiscard]] double relative_distance(std::span<const float> a, std::span<const float> b);

@@ -15,14 +15,8 @@
 #include "infer/cpu/cpu.h"
 #include "infer/forward/runner.h"
 
+namespace folio::experiments {
 namespace {
-
-using namespace folio;  // NOLINT: a single-file program
-using experiments::Generation;
-using experiments::ratio;
-using experiments::Report;
-using experiments::Text;
-using experiments::Work;
 
 struct Counted {
   const char* name;
@@ -40,28 +34,28 @@ constexpr std::array kCounted{
     Counted{"bytes of activations", [](const Work& w) { return w.activation_bytes; }, 2, 1},
     Counted{"all bytes", [](const Work& w) { return w.bytes(); }, 0, 0}};
 
-// Distributions of sequence lengths with a given mean, as quantile functions. running_texts() limits exponential and
-// Pareto lengths to the context.
+// Distributions of sequence lengths with a given mean, as quantile functions. running_sequences() limits exponential
+// and Pareto lengths to the context.
 constexpr std::array kLengths{
-    experiments::Lengths{"exponential", [](double u, double mean) { return -mean * std::log(1.0 - u); }},
-    experiments::Lengths{"all of one length", [](double, double mean) { return mean; }},
-    experiments::Lengths{"uniform from 0", [](double u, double mean) { return 2.0 * mean * u; }},
-    experiments::Lengths{"four of five short", [](double u, double mean) { return u < 0.8 ? mean / 4.0 : 4.0 * mean; }},
-    experiments::Lengths{"Pareto, exponent 2", [](double u, double mean) { return 0.5 * mean / std::sqrt(1.0 - u); }}};
+    Lengths{"exponential", [](double u, double mean) { return -mean * std::log(1.0 - u); }},
+    Lengths{"all of one length", [](double, double mean) { return mean; }},
+    Lengths{"uniform from 0", [](double u, double mean) { return 2.0 * mean * u; }},
+    Lengths{"four of five short", [](double u, double mean) { return u < 0.8 ? mean / 4.0 : 4.0 * mean; }},
+    Lengths{"Pareto, exponent 2", [](double u, double mean) { return 0.5 * mean / std::sqrt(1.0 - u); }}};
 
 // Shows the memory that cache blocks waste for each length distribution: in positions per sequence, and in percent.
 void show_lengths(Report& report, int64_t context) {
   Report::Rows rows;
-  for (const experiments::Lengths& lengths : kLengths) {
+  for (const Lengths& lengths : kLengths) {
     for (const double mean : {60.0, 499.0}) {
-      const auto texts = experiments::running_texts(lengths, 1000, mean, context, report.seed());
+      const auto sequences = running_sequences(lengths, 1000, mean, context, report.seed());
       rows.push_back({fmt::format("{}, mean {:g}", lengths.name, mean)});
       int64_t used = 0;
-      for (const Text& t : texts) used += t.now;
+      for (const Sequence& s : sequences) used += s.now;
       rows.back().push_back(static_cast<double>(used) / 1000.0);
       for (const int64_t block : {16, 32, 64, 256}) {
         int64_t held = 0;
-        for (const Text& t : texts) held += experiments::held_in_blocks(t.now, block);
+        for (const Sequence& s : sequences) held += held_in_blocks(s.now, block);
         rows.back().push_back(static_cast<double>(held - used) / 1000.0);
         rows.back().push_back(100.0 * (1.0 - ratio(used, held)));
       }
@@ -74,15 +68,15 @@ void show_lengths(Report& report, int64_t context) {
 
 // Shows the work of generation with and without a cache. Returns the bytes of a position in the engine's cache.
 uint64_t count_work(Report& report) {
-  const core::StoredModel model = experiments::random_model({.vocab_size = 66}, report.seed());
-  infer::Cpu cpu({.n_threads = 1, .kernels = &experiments::counting_kernels()});
+  const core::StoredModel model = random_model({.vocab_size = 66}, report.seed());
+  infer::Cpu cpu({.n_threads = 1, .kernels = &counting_kernels()});
   infer::Runner runner(model, cpu, {.type = infer::CacheType::F16});
   const size_t tokens = report.short_form() ? 128 : 256;
   const auto processor_seconds = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };
   const double start = processor_seconds();
-  const Generation without = experiments::generate(runner, tokens, false);
+  const Generation without = generate(runner, tokens, false);
   const double seconds_without = processor_seconds() - start;
-  const Generation with = experiments::generate(runner, tokens, true);
+  const Generation with = generate(runner, tokens, true);
   const double seconds_with = processor_seconds() - start - seconds_without;
   report.value("processor seconds without a cache", seconds_without);
   report.value("processor seconds with a cache", seconds_with);
@@ -106,7 +100,7 @@ uint64_t count_work(Report& report) {
   Report::Rows rows;
   std::vector<train::LineChart::Series> lines;
   for (const Counted& c : kCounted) {
-    const double slopes[2] = {experiments::slope(without, c.count), experiments::slope(with, c.count)};
+    const double slopes[2] = {slope(without, c.count), slope(with, c.count)};
     const uint64_t counts[2] = {c.count(without.work.back()), c.count(with.work.back())};
     rows.push_back({c.name, counts[0], slopes[0], counts[1], slopes[1], ratio(counts[0], counts[1])});
     if (c.without > 0) {
@@ -138,7 +132,7 @@ uint64_t count_work(Report& report) {
 
 // Compares cache types on the same tokens: bytes, and the distance of the logits from those with an F32 cache.
 void compare_types(Report& report) {
-  const core::StoredModel model = experiments::random_model({.vocab_size = 66}, report.seed());
+  const core::StoredModel model = random_model({.vocab_size = 66}, report.seed());
   infer::Cpu cpu({.n_threads = 1});
   const size_t tokens = report.short_form() ? 64 : 256;
   struct Type {
@@ -152,10 +146,10 @@ void compare_types(Report& report) {
   for (const Type& t : {Type{"F32", infer::CacheType::F32, 0.0}, Type{"F16", infer::CacheType::F16, 0.001},
                         Type{"Q8_0", infer::CacheType::Q8_0, 0.02}}) {
     infer::Runner runner(model, cpu, {.type = t.type});
-    const auto logits = experiments::logits_of_random_text(runner, tokens, report.seed());
+    const auto logits = logits_of_random_tokens(runner, tokens, report.seed());
     const uint64_t bytes = runner.block_bytes() / infer::kBlockPositions;
     if (exact.empty()) exact = logits, exact_bytes = bytes;
-    const double distance = experiments::relative_distance(logits, exact);
+    const double distance = relative_distance(logits, exact);
     rows.push_back({t.name, bytes, ratio(exact_bytes, bytes), distance});
     if (t.most > 0) report.check_below(fmt::format("distance of the logits with {}", t.name), distance, t.most);
   }
@@ -175,7 +169,7 @@ void compare_attention(Report& report) {
   mla.head_dim = mla.qk_nope_head_dim + mla.qk_rope_head_dim;
   Report::Rows rows;
   for (const auto& [name, config] : {std::pair{"MHA", mha}, {"GQA, 2 of 4 heads", gqa}, {"MQA", mqa}, {"MLA", mla}}) {
-    const core::StoredModel model = experiments::random_model(config, report.seed());
+    const core::StoredModel model = random_model(config, report.seed());
     infer::Cpu cpu({.n_threads = 1});
     const int64_t elements = config.latent() ? config.latent_dim() : 2 * config.kv_dim();
     rows.push_back({name, elements});
@@ -193,13 +187,13 @@ void compare_attention(Report& report) {
 void count_paging(Report& report, uint64_t position_bytes) {
   constexpr int64_t kContext = 2048;
   constexpr double kMean = 499;
-  const std::vector<Text> texts = experiments::running_texts(kLengths[0], 1000, kMean, kContext, report.seed());
-  const auto held = [&](auto&& of_text) {
+  const std::vector<Sequence> sequences = running_sequences(kLengths[0], 1000, kMean, kContext, report.seed());
+  const auto held = [&](auto&& of_sequence) {
     int64_t positions = 0;
-    for (const Text& text : texts) positions += of_text(text);
+    for (const Sequence& s : sequences) positions += of_sequence(s);
     return positions;
   };
-  const int64_t used = held([](const Text& t) { return t.now; });
+  const int64_t used = held([](const Sequence& s) { return s.now; });
   report.value("positions in use", used);
   Report::Rows rows;
   train::LineChart::Series line{"blocks", {}};
@@ -211,16 +205,15 @@ void count_paging(Report& report, uint64_t position_bytes) {
     return wasted;
   };
   const double whole = add("the whole context", 1000 * kContext, 0);
-  add("the final length, if it were known", held([](const Text& t) { return t.final; }), 0);
+  add("the final length, if it were known", held([](const Sequence& s) { return s.final; }), 0);
   double of_engine = 0.0;
   for (int64_t block = 256; block >= 1; block /= 2) {
-    const int64_t positions = held([&](const Text& t) { return experiments::held_in_blocks(t.now, block); });
+    const int64_t positions = held([&](const Sequence& s) { return held_in_blocks(s.now, block); });
     const double wasted = add(fmt::format("blocks of {}", block), positions, positions / block);
     line.points.insert(line.points.begin(), {static_cast<double>(block), 100.0 * wasted});
     if (block != infer::kBlockPositions) continue;
     of_engine = wasted;
-    report.check_equal("blocks in use, by the engine's own bookkeeping", experiments::engine_blocks(texts),
-                       positions / block);
+    report.check_equal("blocks in use, by the engine's own bookkeeping", engine_blocks(sequences), positions / block);
   }
   report.check_above("share of the memory that whole contexts waste", whole, 0.8);
   report.check_below("share that the engine's blocks waste", of_engine, 0.1);
@@ -237,7 +230,7 @@ void count_paging(Report& report, uint64_t position_bytes) {
   show_lengths(report, kContext);
 
   constexpr int64_t kPrompt = 500;
-  const auto shared = experiments::engine_blocks_of_shared_prompt(kPrompt, 100);
+  const auto shared = engine_blocks_of_shared_prompt(kPrompt, 100);
   report.value("blocks of 100 sequences that continue a prompt of 500", shared.blocks);
   report.value("blocks of the same without sharing", 100 * infer::blocks_for(kPrompt + 1));
   report.value("blocks of the same that were copied", shared.copies);
@@ -252,5 +245,8 @@ void study(Report& report) {
 }
 
 }  // namespace
+}  // namespace folio::experiments
 
-int main(int argc, char** argv) { return experiments::run_study(argc, argv, "15_kv_cache", study); }
+int main(int argc, char** argv) {
+  return folio::experiments::run_study(argc, argv, "15_kv_cache", folio::experiments::study);
+}

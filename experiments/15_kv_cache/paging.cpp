@@ -8,23 +8,24 @@
 
 namespace folio::experiments {
 
-std::vector<Text> running_texts(const Lengths& lengths, int64_t count, double mean, int64_t context, uint64_t seed) {
-  std::vector<Text> texts;
+std::vector<Sequence> running_sequences(const Lengths& lengths, int64_t count, double mean, int64_t context,
+                                        uint64_t seed) {
+  std::vector<Sequence> sequences;
   for (int64_t i = 0; i < count; ++i) {
     const auto draw = static_cast<uint64_t>(2 * i);
     const double length = lengths.quantile(core::random_uniform(seed, draw), mean);
     const int64_t final = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(length)), 1, context);
     const auto now = 1 + static_cast<int64_t>(core::random_below(seed, draw + 1, static_cast<uint64_t>(final)));
-    texts.push_back({.now = now, .final = final});
+    sequences.push_back({.now = now, .final = final});
   }
-  return texts;
+  return sequences;
 }
 
-int64_t engine_blocks(const std::vector<Text>& texts) {
+int64_t engine_blocks(const std::vector<Sequence>& sequences) {
   infer::BlockManager cache(int64_t{1} << 20U);
-  for (const Text& text : texts) {
+  for (const Sequence& s : sequences) {
     const infer::SequenceId sequence = cache.add_sequence();
-    for (int64_t position = 0; position < text.now; ++position) {  // one position at a time, as in decoding
+    for (int64_t position = 0; position < s.now; ++position) {  // one position at a time, as in decoding
       cache.reserve(sequence, 1);
       cache.commit();
     }
@@ -39,8 +40,8 @@ Shared engine_blocks_of_shared_prompt(int64_t prompt, int64_t count) {
   cache.commit();
   Shared shared;
   for (int64_t i = 0; i < count; ++i) {
-    const infer::SequenceId text = cache.fork(first);
-    cache.reserve(text, 1);
+    const infer::SequenceId continued = cache.fork(first);
+    cache.reserve(continued, 1);
     shared.copies += static_cast<int64_t>(cache.copies().size());
     cache.commit();
   }

@@ -8,7 +8,7 @@
 namespace folio::experiments {
 
 /// A sequence that is being generated.
-struct Text {
+struct Sequence {
   int64_t now = 0;    ///< number of positions so far
   int64_t final = 0;  ///< number of positions at the end of the output
 };
@@ -22,8 +22,8 @@ struct Lengths {
 
 /// Draws `count` sequences in the middle of generation. Final lengths are drawn from `lengths` with the mean `mean`,
 /// and limited to `context`; the current length is uniform from 1 to the final one. All lengths are in positions.
-[[nodiscard]] std::vector<Text> running_texts(const Lengths& lengths, int64_t count, double mean, int64_t context,
-                                              uint64_t seed);
+[[nodiscard]] std::vector<Sequence> running_sequences(const Lengths& lengths, int64_t count, double mean,
+                                                      int64_t context, uint64_t seed);
 
 /// Returns `positions` rounded up to a multiple of `block`: the positions in the allocated blocks.
 [[nodiscard]] constexpr int64_t held_in_blocks(int64_t positions, int64_t block) {
@@ -31,7 +31,7 @@ struct Lengths {
 }
 
 /// Returns the number of blocks that the engine's BlockManager allocates for the sequences' current positions.
-[[nodiscard]] int64_t engine_blocks(const std::vector<Text>& texts);
+[[nodiscard]] int64_t engine_blocks(const std::vector<Sequence>& sequences);
 
 /// The KV blocks of sequences that share a prompt: the number in use, and the number copied on write.
 struct Shared {

@@ -9,15 +9,8 @@
 #include "experiments/16_kernels/vectors.h"
 #include "experiments/common/report.h"
 
+namespace folio::experiments {
 namespace {
-
-using namespace folio;  // NOLINT: a program, never included by another file
-using experiments::CountingMemory;
-using experiments::Problem;
-using experiments::Product;
-using experiments::ratio;
-using experiments::Report;
-using experiments::Step;
 
 int64_t different(const std::vector<float>& a, const std::vector<float>& b) {
   int64_t n = 0;
@@ -30,17 +23,17 @@ struct Measured {
   double bytes = 0.0;
 };
 
-void improve(Report& report, const std::string& what, Problem problem, const experiments::Roof& one,
-             const experiments::Roof& all, core::ThreadPool& pool) {
+void improve(Report& report, const std::string& what, Problem problem, const Roof& one, const Roof& all,
+             core::ThreadPool& pool) {
   const Product& p = problem.product;
   const auto operations = 2.0 * static_cast<double>(p.n * p.r * p.k);
   Report::Rows rows;
-  std::vector<experiments::RooflinePoint> points;
+  std::vector<RooflinePoint> points;
   std::vector<Measured> counts;
   std::vector<std::vector<float>> results;
   double largest_error = 0.0;
   int64_t out_of_order = 0;
-  for (const Step& step : experiments::steps(pool, p.n)) {
+  for (const Step& step : steps(pool, p.n)) {
     if (step.count) {
       CountingMemory memory(problem.numbers.data(), problem.numbers.size());
       step.count(memory, p);
@@ -49,9 +42,9 @@ void improve(Report& report, const std::string& what, Problem problem, const exp
       counts.push_back({ratio(memory.loads(), memory.multiply_adds()), static_cast<double>(memory.bytes())});
     }
     std::fill_n(p.out, p.n * p.r, std::nanf(""));
-    const double seconds = experiments::best_time(report.short_form() ? 0.0 : 0.5, [&] { step.run(p); });
+    const double seconds = best_time(report.short_form() ? 0.0 : 0.5, [&] { step.run(p); });
     results.push_back(problem.results());
-    const double error = experiments::error_by_bound(p, results.back());
+    const double error = error_by_bound(p, results.back());
     if (std::isnan(error) || error > largest_error) largest_error = error;  // NaN must fail the check
     if (step.in_order) out_of_order += different(results.front(), results.back());
     const double intensity = operations / counts.back().bytes;
@@ -71,7 +64,7 @@ void improve(Report& report, const std::string& what, Problem problem, const exp
                      counts[1].bytes / (static_cast<double>(p.n) * weights), 0.99);
   report.check_below(what + ": bytes with each weight once: their distance from all values once, as a share",
                      std::abs(counts[2].bytes / everything - 1.0), 0.01);
-  const auto lanes = static_cast<double>(experiments::vector_step().lanes);
+  const auto lanes = static_cast<double>(vector_step().lanes);
   report.check_below(what + ": loads in vectors, as a share of those of tiles", counts[4].loads / counts[3].loads,
                      1.001 / lanes);
   report.check_equal(what + ": results that differ in a bit among the steps that add in order", out_of_order, 0);
@@ -79,7 +72,7 @@ void improve(Report& report, const std::string& what, Problem problem, const exp
                      different(results[4], results[5]), 0);
   report.check_below(what + ": the largest error of all steps, as a share of its bound", largest_error, 1.0);
   report.picture(p.n == 1 ? "matrix_vector.svg" : "matrix_matrix.svg",
-                 experiments::roofline_picture(what + " on this machine's roofline", one, all, points));
+                 roofline_picture(what + " on this machine's roofline", one, all, points));
 }
 
 void study(Report& report) {
@@ -87,8 +80,8 @@ void study(Report& report) {
   core::ThreadPool alone(1);
   const double seconds = report.short_form() ? 0.0 : 2.0;
   const size_t megabytes = report.short_form() ? 64 : 512;
-  const experiments::Roof one = experiments::measure_roof(alone, megabytes, seconds);
-  const experiments::Roof all = experiments::measure_roof(pool, megabytes, seconds);
+  const Roof one = measure_roof(alone, megabytes, seconds);
+  const Roof all = measure_roof(pool, megabytes, seconds);
   for (const auto& [roof, threads] : {std::pair{one, size_t{1}}, {all, pool.size()}}) {
     const std::string of = threads == 1 ? "one thread" : "all threads";
     report.value("GFLOP/s at most, " + of, roof.operations_per_s / 1e9);
@@ -100,5 +93,8 @@ void study(Report& report) {
 }
 
 }  // namespace
+}  // namespace folio::experiments
 
-int main(int argc, char** argv) { return experiments::run_study(argc, argv, "16_kernels", study); }
+int main(int argc, char** argv) {
+  return folio::experiments::run_study(argc, argv, "16_kernels", folio::experiments::study);
+}

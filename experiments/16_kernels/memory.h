@@ -39,7 +39,8 @@ class CountingMemory {
   static constexpr size_t kCacheBytes = size_t{256} << 10U;
 
   /// Counts accesses to [begin, begin + count), which must contain all operands. `begin` must be cache-line aligned.
-  CountingMemory(const float* begin, size_t count);
+  CountingMemory(const float* begin, size_t count)
+      : begin_(begin), cache_(kCacheBytes, (count + kOfLine - 1) / kOfLine) {}
 
   float load(const float* from) {
     ++loads_;
@@ -71,7 +72,9 @@ class CountingMemory {
   [[nodiscard]] uint64_t bytes() const { return cache_.bytes_fetched(); }
 
  private:
-  void touch(const float* at);
+  static constexpr size_t kOfLine = LineCache::kLineBytes / sizeof(float);
+
+  void touch(const float* at) { cache_.touch(static_cast<size_t>(at - begin_) / kOfLine, true, false); }
 
   const float* begin_;
   LineCache cache_;

@@ -1,11 +1,9 @@
 // Measures the quantization error of groups of 32 values that have an outlier or a nonzero mean.
 #pragma once
 
-#include <cstddef>
 #include <vector>
 
-#include "core/tensor_view.h"
-#include "core/weights.h"
+#include "experiments/17_quantization/study.h"
 
 namespace folio::experiments {
 
@@ -17,16 +15,10 @@ struct GroupShape {
 };
 [[nodiscard]] GroupShape shape_of(const std::vector<float>& values);
 
-/// Sets the first value of each group of 32 to `size` times the root mean square of the other 31, quantizes to `type`,
-/// and returns the relative error of the other values of all groups.
-[[nodiscard]] double error_beside_outliers(std::vector<float> values, double size, core::DType type);
+/// Measures quantization errors of groups with an outlier, and the loss of a model with outliers in w2.
+void plant_outliers(Study& s);
 
-/// Normalizes each group of 32 to standard deviation 1 and mean `shift`, quantizes to `type`, and returns the root mean
-/// square error, in standard deviations.
-[[nodiscard]] double error_of_shifted(std::vector<float> values, double shift, core::DType type);
-
-/// Returns weights with outliers in w2 that compute the same function: in each layer, every 32nd row of w3 is divided
-/// by `factor`, a power of two, and the matching column of w2 is multiplied by it.
-[[nodiscard]] core::Weights with_outliers(core::Weights weights, float factor);
+/// Measures quantization errors of groups with a nonzero mean.
+void shift_groups(Study& s);
 
 }  // namespace folio::experiments

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <memory>
 
+#include "core/mixtures.h"
+
 namespace folio::experiments {
 namespace {
 
@@ -19,7 +21,7 @@ core::StoredModel in_type(const core::StoredModel& model, core::DType type) {
   }
   core::StoredModel result = model;
   result.gguf = nullptr;  // the GGUF file contains the original weights
-  const core::TensorStream stream = core::stream_as(std::move(flat), type);
+  const core::TensorStream stream = core::stream_as(std::move(flat), core::uniform_types(model.config, type));
   for (size_t i = 0; i < result.tensors.size(); ++i) {
     const auto bytes = stream.bytes(i);
     const auto copy = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
@@ -45,16 +47,14 @@ core::StoredModel with_weights(const core::StoredModel& model, core::Weights wei
 }
 
 std::vector<float> rounded(std::span<const float> values, core::DType type) {
-  core::StoredModel one{
-      .path = "", .format = core::ModelFormat::Gguf, .config = {}, .tensors = {}, .storage = {}, .gguf = {}};
-  // Three copies of the tensor, of which the middle one is used: in_type() assumes that the first is the embedding and
-  // the last the output matrix.
   const core::TensorView view{.name = "values",
                               .type = core::DType::F32,
                               .shape = {static_cast<int64_t>(values.size()) / kGroup, kGroup},
                               .bytes = std::as_bytes(values)};
-  one.tensors = {view, view, view};
-  return core::to_floats(in_type(one, type).tensors[1]);
+  const core::TensorStream stream = core::stream_as({view}, type);
+  core::TensorView result = stream.tensors[0];
+  result.bytes = stream.bytes(0);
+  return core::to_floats(result);
 }
 
 double relative_error(std::span<const float> a, std::span<const float> b) {

@@ -1,4 +1,4 @@
-// The quantization study's common state (the model and its losses), helper functions, and two of its experiments.
+// The quantization study's common state (the model and its losses), and helper functions.
 #pragma once
 
 #include <map>
@@ -6,21 +6,27 @@
 #include <vector>
 
 #include "core/manifest.h"
-#include "experiments/17_quantization/judged.h"
+#include "core/weights.h"
 #include "experiments/common/report.h"
+#include "infer/cpu/cpu.h"
 
 namespace folio::experiments {
 
 struct Study {
   Report& report;
-  Judged judged;
-  core::StoredModel exact;  ///< the model in float32
+  core::StoredModel model;
+  core::StoredModel exact;          ///< `model` in float32
+  std::vector<int32_t> validation;  ///< tokens from the beginning of TinyShakespeare's last tenth
   infer::Cpu cpu{};
-  std::vector<double> losses{};  ///< mean loss of `exact` in each window
+  std::vector<double> losses{};  ///< losses_of(exact)
 
-  /// Returns the 95 % confidence interval of the loss of `model` minus that of `exact`, paired by window.
-  [[nodiscard]] Interval cost(const core::StoredModel& model) {
-    return paired_interval(experiments::losses(model, judged.validation, cpu), losses);
+  /// Returns a model's mean loss in each window of 256 validation tokens (fewer if the context is shorter), in nats per
+  /// token.
+  [[nodiscard]] std::vector<double> losses_of(const core::StoredModel& quantized);
+
+  /// Returns the 95 % confidence interval of a model's loss minus that of `exact`, paired by window.
+  [[nodiscard]] Interval cost(const core::StoredModel& quantized) {
+    return paired_interval(losses_of(quantized), losses);
   }
 };
 
@@ -32,11 +38,5 @@ struct Study {
 
 /// Returns a type's name, such as "Q4_0".
 [[nodiscard]] std::string name_of(core::DType type);
-
-/// Measures quantization errors of groups with an outlier, and the loss of a model with outliers in w2.
-void plant_outliers(Study& s);
-
-/// Measures quantization errors of groups with a nonzero mean.
-void shift_groups(Study& s);
 
 }  // namespace folio::experiments

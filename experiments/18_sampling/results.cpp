@@ -28,8 +28,7 @@ std::vector<double> Results::all(const std::string& name, double Counted::*numbe
 double Results::mean(const std::string& name, double Counted::*number) const { return mean_of(all(name, number)); }
 
 double Results::least(const std::string& name, double Counted::*number) const {
-  const std::vector<double> values = all(name, number);
-  return *std::min_element(values.begin(), values.end());
+  return std::ranges::min(all(name, number));
 }
 
 std::vector<double> Results::by_seed(const std::string& name, double Counted::*number) const {
@@ -43,12 +42,6 @@ std::vector<double> Results::by_seed(const std::string& name, double Counted::*n
 
 std::vector<double> Results::gap(const std::string& a, const std::string& b, double Counted::*number) const {
   return differences(by_seed(a, number), by_seed(b, number));
-}
-
-int64_t Results::n_other(const std::string& name) const {
-  int64_t n = 0;
-  for (const Counted& text : texts_.at(name)) n += text.other;
-  return n;
 }
 
 void Results::show(Report& report, const std::string& book, const std::vector<Setting>& settings) const {

@@ -30,8 +30,6 @@ class Results {
   [[nodiscard]] std::vector<double> by_seed(const std::string& name, double Counted::*number) const;
   /// Returns, for each seed, the mean of the statistic `number` for setting `a` minus that for setting `b`.
   [[nodiscard]] std::vector<double> gap(const std::string& a, const std::string& b, double Counted::*number) const;
-  /// Counts tokens of the setting `name` that the textbook sampler in cuts.h would not have drawn.
-  [[nodiscard]] int64_t n_other(const std::string& name) const;
 
   /// Shows a table with rows for the corpus (named `book`) and each setting. Plots -ln p and entropy by temperature for
   /// the settings without truncation.

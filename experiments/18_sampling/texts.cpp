@@ -53,7 +53,7 @@ std::vector<Counted> counted(infer::Engine& engine, std::span<const Text> texts,
         if (candidate.token == tokens[at]) c.surprise -= std::log(candidate.p);
         c.surprise_variance += candidate.p > 0.0 ? candidate.p * std::pow(-std::log(candidate.p) - h, 2) : 0.0;
       }
-      c.other += token_at(distribution, core::random_uniform(text.seed, at)) == tokens[at] ? 0 : 1;
+      c.other += token_at(distribution, core::random_uniform(text.seed, at)) == tokens[at] ? 0.0 : 1.0;
     }
     const auto n = static_cast<double>(text.tokens.size());
     for (double* sum : {&c.entropy, &c.surprise, &c.surprise_variance, &c.kept, &c.kept_mass}) *sum /= n;

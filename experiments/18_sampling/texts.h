@@ -33,7 +33,7 @@ struct Counted {
   double least_mass = 1.0;         ///< minimum of kept_mass over the tokens
   double distinct = 0.0;           ///< fraction of the output's 4-grams that are distinct
   double repeated = 0.0;           ///< fraction of 8-grams that occurred earlier in the output
-  int64_t other = 0;               ///< number of tokens for which the textbook sampler in cuts.h draws another
+  double other = 0.0;              ///< number of tokens for which the textbook sampler in cuts.h draws another
 };
 
 /// Returns the statistics of each text for a sampler with `options` that never draws `suppressed` tokens.

@@ -36,8 +36,8 @@ struct Error {
   double share = 0.0;     ///< `relative` / error_bound()
 
   void include(const Error& other) {
-    relative = std::max(relative, other.relative);
-    share = std::max(share, other.share);
+    relative = larger(relative, other.relative);
+    share = larger(share, other.share);
   }
 };
 
@@ -71,8 +71,7 @@ class Row {
     const std::vector<T> out = finished(total);
     results_.insert(out);
     long double worst = 0;
-    for (size_t d = 0; d < kHeadDim; ++d)
-      worst = std::max(worst, std::abs(out[d] - exact_.out[d]) / exact_.absolute[d]);
+    for (size_t d = 0; d < kHeadDim; ++d) worst = larger(worst, std::abs(out[d] - exact_.out[d]) / exact_.absolute[d]);
     return {static_cast<double>(worst), static_cast<double>(worst / error_bound<T>(scores_.size(), block_, range_))};
   }
 

@@ -9,12 +9,8 @@
 #include "experiments/19_flash_attention/online_softmax.h"
 #include "experiments/common/report.h"
 
+namespace folio::experiments {
 namespace {
-
-using namespace folio;  // NOLINT: a program, never included by another file
-using experiments::Partial;
-using experiments::ratio;
-using experiments::Report;
 
 void three_numbers(Report& report) {
   const std::vector<double> scores{1.0, 3.0, 2.0};
@@ -22,11 +18,11 @@ void three_numbers(Report& report) {
   Partial<double> total;
   Report::Rows rows;
   for (size_t j = 0; j < scores.size(); ++j) {
-    const auto block = experiments::of_block<double>(std::span(scores).subspan(j, 1), &values[j], 1);
+    const auto block = of_block<double>(std::span(scores).subspan(j, 1), &values[j], 1);
     if (j == 0) total = block;
-    if (j > 0) experiments::join(total, block);
-    rows.push_back({fmt::format("s = {:g}, v = {:g}", scores[j], values[j]), total.m, total.l, total.o[0],
-                    experiments::finished(total)[0]});
+    if (j > 0) join(total, block);
+    rows.push_back(
+        {fmt::format("s = {:g}, v = {:g}", scores[j], values[j]), total.m, total.l, total.o[0], finished(total)[0]});
   }
   report.table("Three numbers", {"after", "m", "l", "o", "o / l"}, rows);
 }
@@ -37,14 +33,14 @@ struct Measured {
   std::vector<float> out;
 };
 
-using Attention = size_t (*)(experiments::CountedMemory&, const experiments::Head&, const experiments::Tiles&);
+using Attention = size_t (*)(CountedMemory&, const Head&, const Tiles&);
 
 constexpr size_t kHeadDim = 32;
 constexpr size_t kKeys = 32;  // keys in a block
 
 Measured measure(Attention attention, size_t length, size_t cache_kib, size_t queries, uint64_t seed) {
-  experiments::CountedMemory memory(cache_kib << 10U);
-  const experiments::Head head = experiments::random_head(memory, length, kHeadDim, seed);
+  CountedMemory memory(cache_kib << 10U);
+  const Head head = random_head(memory, length, kHeadDim, seed);
   const size_t kept = attention(memory, head, {.queries = queries, .keys = kKeys});
   const float* out = memory.uncounted(head.out);
   return {static_cast<double>(memory.bytes_moved()), kept, std::vector<float>(out, out + length * kHeadDim)};
@@ -57,10 +53,9 @@ size_t tile_of(size_t cache_kib) { return (cache_kib << 10U) / (4 * 2 * kHeadDim
 // are in [-1, 1], so scores are in an interval of length 2 √head_dim.
 double share_of_bound(const Measured& a, const Measured& b, size_t length) {
   const double range = 2.0 * std::sqrt(static_cast<double>(kHeadDim));
-  const double bounds =
-      experiments::error_bound<float>(length, length, range) + experiments::error_bound<float>(length, kKeys, range);
+  const double bounds = error_bound<float>(length, length, range) + error_bound<float>(length, kKeys, range);
   double worst = 0.0;
-  for (size_t i = 0; i < a.out.size(); ++i) worst = std::max(worst, std::abs(static_cast<double>(a.out[i]) - b.out[i]));
+  for (size_t i = 0; i < a.out.size(); ++i) worst = larger(worst, std::abs(static_cast<double>(a.out[i]) - b.out[i]));
   return worst / bounds;
 }
 
@@ -79,9 +74,9 @@ void count_bytes(Report& report) {
   for (const size_t length : lengths) {
     rows.push_back({fmt::format("{}", length)});
     for (const size_t cache : {64, 1024}) {
-      const Measured naive = measure(experiments::naive_attention, length, cache, tile_of(cache), report.seed());
-      const Measured tiled = measure(experiments::tiled_attention, length, cache, tile_of(cache), report.seed());
-      worst = std::max(worst, share_of_bound(naive, tiled, length));
+      const Measured naive = measure(naive_attention, length, cache, tile_of(cache), report.seed());
+      const Measured tiled = measure(tiled_attention, length, cache, tile_of(cache), report.seed());
+      worst = larger(worst, share_of_bound(naive, tiled, length));
       bytes[{"all scores", cache}][length] = naive.bytes;
       bytes[{"blocks", cache}][length] = tiled.bytes;
       for (const double moved : {naive.bytes, tiled.bytes})
@@ -113,18 +108,21 @@ void count_bytes(Report& report) {
   report.check_above("slope in blocks, 64 KiB, 1024 to 2048: they don't", slope("blocks", 64, 1024, 2048), 1.7);
   report.check_above("but all scores move more, 64 KiB, 2048 positions: times",
                      bytes.at({"all scores", 64}).at(2048) / bytes.at({"blocks", 64}).at(2048), 4.0);
-  const double half = measure(experiments::tiled_attention, 2048, 64, tile_of(64) / 2, report.seed()).bytes;
+  const double half = measure(tiled_attention, 2048, 64, tile_of(64) / 2, report.seed()).bytes;
   report.check_above("blocks, 64 KiB, 2048 positions: half as many queries in a tile move more by",
                      half / bytes.at({"blocks", 64}).at(2048), 1.7);
 }
 
 void study(Report& report) {
   three_numbers(report);
-  experiments::check_any_order(report);
-  experiments::check_engines_order(report);
+  check_any_order(report);
+  check_engines_order(report);
   count_bytes(report);
 }
 
 }  // namespace
+}  // namespace folio::experiments
 
-int main(int argc, char** argv) { return experiments::run_study(argc, argv, "19_flash_attention", study); }
+int main(int argc, char** argv) {
+  return folio::experiments::run_study(argc, argv, "19_flash_attention", folio::experiments::study);
+}

@@ -88,11 +88,6 @@ double mean(const std::vector<Number>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-template <typename Number>
-Number worst(const std::vector<Number>& values) {
-  return *std::max_element(values.begin(), values.end());
-}
-
 // Returns the number of rows that the trace needs without prefix caching, draft tokens and preemption. A request's last
 // token is never an input, so it needs no row.
 int64_t rows_needed() {
@@ -116,7 +111,8 @@ void Study::decisions() {
   for (size_t i = 0; i < ladder_.size(); ++i) {
     const Counts& c = counts_[i];
     rows.push_back({ladder_[i].variant.name, std::ssize(ladder_[i].steps), c.rows, c.empty, c.cost, mean(c.first_token),
-                    worst(c.first_token), mean(c.first_token_cost), worst(c.first_token_cost), c.longest_gap});
+                    std::ranges::max(c.first_token), mean(c.first_token_cost), std::ranges::max(c.first_token_cost),
+                    c.longest_gap});
   }
   report_.table("What each decision changes",
                 {"", "steps", "rows", "places empty while a request waits", "time", "steps to the first token, mean",
@@ -169,7 +165,7 @@ void Study::budgets() {
     const double full_step = 1.0 + static_cast<double>(budget) / experiments::kRowsOfARead;
     nearest = std::max(nearest, c.longest_gap / full_step);
     rows.push_back({fmt::format("{}", budget), std::ssize(schedule.steps), c.cost, mean(c.first_token_cost),
-                    worst(c.first_token_cost), c.longest_gap, full_step});
+                    std::ranges::max(c.first_token_cost), c.longest_gap, full_step});
   }
   report_.table("Chunks of other sizes, without a prefix cache",
                 {"rows a step", "steps", "time", "time to the first token, mean", "worst",
@@ -207,7 +203,7 @@ void Study::memory() {
       n_unfair += unfair(schedule);
       if (step == kChunks) n_extra += c.rows - c.again - rows_needed();
       rows.push_back({variant.name, std::ssize(schedule.steps), c.preempted, c.again, c.rows, c.cost,
-                      mean(c.first_token), worst(c.first_token)});
+                      mean(c.first_token), std::ranges::max(c.first_token)});
       if (n_blocks == kSmallCache) drawn.push_back(schedule);
     }
   }
@@ -216,14 +212,14 @@ void Study::memory() {
                  "steps to the first token, mean", "worst"},
                 rows);
   report_.picture("memory.svg", experiments::picture("The youngest is preempted when the cache is full", drawn, false));
-  const Counts forgets = experiments::count(drawn[0]);
-  const Counts knows = experiments::count(drawn[1]);
+  const Counts without_cache = experiments::count(drawn[0]);
+  const Counts with_cache = experiments::count(drawn[1]);
   report_.check_equal("all cache sizes: preempted although a younger one kept running", n_unfair, 0);
   report_.check_equal("no prefix cache: rows beyond those needed and those computed again", n_extra, 0);
-  report_.check_above("the small KV cache, no prefix cache: rows computed again", static_cast<double>(forgets.again),
-                      0);
+  report_.check_above("the small KV cache, no prefix cache: rows computed again",
+                      static_cast<double>(without_cache.again), 0);
   report_.check_below("the small KV cache: rows computed again, with a prefix cache / without",
-                      ratio(knows.again, forgets.again), 0.8);
+                      ratio(with_cache.again, without_cache.again), 0.8);
 }
 
 void Study::drafts() {

@@ -25,10 +25,10 @@ data::BpeVocabulary beginning(const data::BpeVocabulary& vocabulary, int64_t n_t
   return first;
 }
 
-std::string shown(const data::Tokenizer& tokenizer, std::span<const int32_t> tokens, const std::string& between) {
+std::string shown(const data::Tokenizer& tokenizer, std::span<const int32_t> tokens) {
   std::string text;
   for (const int32_t token : tokens) {
-    if (!text.empty()) text += between;
+    if (!text.empty()) text += " ";
     text += visible(tokenizer.token_bytes(token));
   }
   return text;

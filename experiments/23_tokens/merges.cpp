@@ -9,12 +9,6 @@ namespace {
 
 double bytes_per_token(std::string_view text, size_t n_tokens) { return ratio(text.size(), n_tokens); }
 
-std::string decoded(const data::Tokenizer& tokenizer, std::span<const int32_t> tokens) {
-  std::string text;
-  for (const int32_t token : tokens) text += tokenizer.token_bytes(token);
-  return text;
-}
-
 void first_merges(Report& report, const data::BpeVocabulary& all, const Text& text) {
   Report::Rows rows;
   size_t n_before = text.training.size();
@@ -52,7 +46,7 @@ void merges(Report& report, const Text& text) {
     const data::BpeTokenizer tokenizer(beginning(all, n_tokens), "merges");
     const auto tokens = tokenizer.encode(text.training);
     const auto others = tokenizer.encode(text.validation);
-    n_changed += decoded(tokenizer, others) != text.validation ? 1 : 0;
+    n_changed += tokenizer.decode(others) != text.validation ? 1 : 0;
     const double in_training = bytes_per_token(text.training, tokens.size());
     of_unseen.push_back(bytes_per_token(text.validation, others.size()));
     rows.push_back({n_tokens, n_tokens - 257, in_training, of_unseen.back()});
@@ -95,7 +89,7 @@ void merges(Report& report, const Text& text) {
     std::vector<Report::Json> row{visible(word)};
     for (int64_t n_tokens = 512; n_tokens <= std::min<int64_t>(most, 8192); n_tokens *= 4) {
       const data::BpeTokenizer tokenizer(beginning(all, n_tokens), "merges");
-      row.push_back(shown(tokenizer, tokenizer.encode(word), " "));
+      row.push_back(shown(tokenizer, tokenizer.encode(word)));
     }
     size_t n = 0;
     for (size_t at = text.training.find(word); at != std::string::npos; at = text.training.find(word, at + 1)) ++n;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <future>
 #include <nlohmann/json.hpp>
 #include <numbers>
@@ -15,23 +16,17 @@
 #include "data/corpus.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "experiments/23_tokens/parts.h"
+#include "experiments/common/trainer.h"
 
 namespace folio::experiments {
 namespace fs = std::filesystem;
 namespace {
-
-fs::path trainer() { return fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "train"; }
 
 // Returns the number that follows the text `before` in `printed`, the trainer's output.
 double number_after(const std::string& printed, const std::string& before) {
   const size_t at = printed.find(before);
   core::require(at != std::string::npos, "the trainer's output has no \"{}\"", before);
   return std::strtod(printed.c_str() + at + before.size(), nullptr);
-}
-
-std::string content(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 double bits_per_byte(double nats_per_token, double bytes_per_token) {
@@ -59,16 +54,11 @@ struct Trained {
   [[nodiscard]] double bits(double nats_per_token) const { return bits_per_byte(nats_per_token, bytes_per_token); }
 };
 
-// Trains a model on `text` with build/train, in the directory `run`. `flags` set the duration and the tokenizer.
-Trained trained(const fs::path& text, const fs::path& run, const std::string& flags) {
-  const fs::path log = fs::path(run).concat(".log");
+// Trains a model on `text` with build/train in the folder `name`. `flags` set the duration and the tokenizer.
+Trained trained(const Report& report, const fs::path& text, const std::string& name, const std::string& flags) {
   // Evaluates only at the end: evaluations during training would slow down models with larger vocabularies more.
-  const std::string command =
-      fmt::format("'{}' '{}' --out '{}' --force {} --threads 1 --eval-every 1000000 --sample 0 > '{}' 2>&1",
-                  trainer().string(), text.string(), run.string(), flags, log.string());
-  core::require(std::system(command.c_str()) == 0, "{}: the training failed; its end says why", log.string());
-
-  const std::string printed = content(log);
+  const std::string printed = run_trainer(report, text, name, flags + " --eval-every 1000000 --sample 0");
+  const fs::path run = report.directory() / name;
   Trained it;
   it.seconds = number_after(printed, "done in ");
   it.loss = number_after(printed, "best validation loss ");
@@ -79,7 +69,7 @@ Trained trained(const fs::path& text, const fs::path& run, const std::string& fl
   it.parameters = core::parameter_count(model.config);
 
   const auto vocabulary = data::tokenizer_from_gguf(*model.gguf);
-  const auto tokens = vocabulary->encode(content(text));
+  const auto tokens = vocabulary->encode(core::read_text_file(text));
   const auto splits = data::split_tokens(tokens, 0.1, 0.0);
   it.bytes_per_token = bytes_per_token(*vocabulary, splits.validation);
   const double in_training = bytes_per_token(*vocabulary, splits.train);
@@ -106,12 +96,10 @@ Trained trained(const fs::path& text, const fs::path& run, const std::string& fl
 }  // namespace
 
 void models(Report& report, const Text& text) {
-  if (report.short_form() && !fs::exists(trainer())) {
+  if (report.short_form() && !has_trainer()) {
     report.say("models: left out, there is no build/train");
     return;
   }
-  core::require(fs::exists(trainer()), "{}: there is no such program; build it, with LibTorch, or take --short",
-                trainer().string());
   const fs::path file = report.directory() / "text.txt";
   core::write_file_atomically(file, text.training + text.validation);
   const std::string how_long = report.short_form() ? "--steps 20" : "--minutes 5";
@@ -127,7 +115,7 @@ void models(Report& report, const Text& text) {
   for (const int64_t n : n_tokens) {
     const std::string name = n == 0 ? "letters" : fmt::format("bpe_{}", n);
     const std::string flags = how_long + (n == 0 ? "" : fmt::format(" --tokenizer bpe:{}", n));
-    runs.push_back(std::async(std::launch::async, trained, file, report.directory() / name, flags));
+    runs.push_back(std::async(std::launch::async, trained, std::cref(report), file, name, flags));
   }
   report.say("training, see the .log files in " + report.directory().string());
   for (auto& run : runs) {

@@ -30,7 +30,7 @@ void on_paper(Report& report) {
   }
   const auto text = [&] {
     std::string line;
-    for (const auto& word : words) line += (line.empty() ? "" : "   ") + shown(tokenizer, word, " ");
+    for (const auto& word : words) line += (line.empty() ? "" : "   ") + shown(tokenizer, word);
     return line;
   };
 

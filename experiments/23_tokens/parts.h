@@ -23,9 +23,8 @@ struct Text {
 /// Returns the vocabulary's first `n_tokens` tokens, and the merges that produce them.
 [[nodiscard]] data::BpeVocabulary beginning(const data::BpeVocabulary& vocabulary, int64_t n_tokens);
 
-/// Formats the tokens of a text for display, separated by `between`: "␣un|natural".
-[[nodiscard]] std::string shown(const data::Tokenizer& tokenizer, std::span<const int32_t> tokens,
-                                const std::string& between);
+/// Formats the tokens of a text for display: "␣un natural".
+[[nodiscard]] std::string shown(const data::Tokenizer& tokenizer, std::span<const int32_t> tokens);
 
 /// Shows the first merges of a short sentence one by one, and checks that data::train_bpe() finds the same.
 void on_paper(Report& report);

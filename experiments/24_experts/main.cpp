@@ -4,11 +4,11 @@
 
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include "core/manifest.h"
 #include "experiments/24_experts/mixtures.h"
 #include "experiments/common/heat_map.h"
-#include "experiments/common/interval_chart.h"
 #include "train/report/matrix_peak.h"
 
 namespace folio::experiments {
@@ -20,18 +20,13 @@ void dense_and_experts(Report& report, const Shakespeare& text, const train::Tra
   std::vector<Method> methods{dense(setting), experts(setting, 4, 2), experts(setting, 8, 2), experts(setting, 16, 2),
                               experts(setting, 16, 4)};
   report.say("dense and experts");
-  choose_rates(report, text, setting, methods);
-  measure_steps(report, text, setting, methods);
-  judge(report, text, setting, methods, /*in_time=*/true);
+  compare(report, text, setting, methods);
 
   Report::Rows rows, rates;
   for (const Method& m : methods) {
-    const auto against = [&](const std::vector<double>& losses) {
-      return &m == &methods[0] ? Report::Json() : Report::Json(shown(paired_interval(losses, methods[0].judged)));
-    };
-    rows.push_back({m.name, core::parameter_count(m.model), train::active_parameters(m.model),
-                    fmt::format("{:g}", m.lr), mean_of(m.judged), against(m.judged), 1e3 * m.step_seconds,
-                    m.steps_in_time, mean_of(m.judged_in_time), against(m.judged_in_time)});
+    rows.push_back(
+        {m.name, core::parameter_count(m.model), train::active_parameters(m.model), fmt::format("{:g}", m.lr)});
+    for (Report::Json& cell : result_cells(methods, m)) rows.back().push_back(std::move(cell));
     report.value(m.name + " gain at equal steps", mean_of(methods[0].judged) - mean_of(m.judged));
     for (size_t i = 0; i < m.search.rates.size(); ++i) {
       rates.push_back({fmt::format("{} at {:g}", m.name, m.search.rates[i]), m.search.losses[i]});
@@ -49,17 +44,8 @@ void dense_and_experts(Report& report, const Shakespeare& text, const train::Tra
   report.table("Loss by rate, mean of the two seeds on which it is chosen", {"", "loss"}, rates);
   if (report.short_form()) return;
 
-  IntervalChart chart{.title = "Experts against one network of the same work",
-                      .subtitle = "loss minus the dense model's, paired by seed, with 95 % intervals",
-                      .x_label = "nats per character",
-                      .rows = {},
-                      .references = {{"dense", 0.0}}};
-  for (size_t i = 1; i < methods.size(); ++i) {
-    const Method& m = methods[i];
-    chart.rows.push_back({m.name + ", equal steps", paired_interval(m.judged, methods[0].judged)});
-    chart.rows.push_back({m.name + ", equal time", paired_interval(m.judged_in_time, methods[0].judged)});
-  }
-  report.picture("dense_and_experts.svg", chart.svg());
+  const std::string title = "Experts against one network of the same work";
+  report.picture("dense_and_experts.svg", chart_of(methods, title, "the dense model's").svg());
   const Method &two_of_8 = methods[2], &four_of_16 = methods[4];
   report.check_above("at equal steps 4 of 16 experts beat the dense model by",
                      paired_interval(methods[0].judged, four_of_16.judged), 0.0);
@@ -85,7 +71,7 @@ void balances(Report& report, const Shakespeare& text, const train::TrainConfig&
   add("sigmoid, bias by 0.01, sequence loss times 0.0001", Balance::Bias, 0.01, 1e-4);
   add("sigmoid, bias by 0.01, sequence loss times 0.1", Balance::Bias, 0.01, 0.1);
   report.say("balance");
-  judge(report, text, setting, methods, /*in_time=*/false);
+  measure_loads(report, text, setting, methods);
   Report::Rows rows;
   for (size_t i = 0; i < methods.size(); ++i) {
     const Method &m = methods[i], &without = methods[i < 3 ? 0 : 3];
@@ -119,10 +105,10 @@ size_t kind_of(char c) {
   return std::string_view("aeiou").find(c) != std::string_view::npos ? 2 : 3;
 }
 
-void who_takes_what(Report& report, const Shakespeare& text, const train::TrainConfig& setting) {
+void show_choices(Report& report, const Shakespeare& text, const train::TrainConfig& setting) {
   const Method method = experts(setting, 8, 2);
-  Trained result = trained(text, setting, method, method.lr, report.seed(), setting.steps);
-  const std::vector<Choices> layers = choices_of(result.model, text, setting.window);
+  nn::Llama model = trained(text, setting, method, report.seed());
+  const std::vector<Choices> layers = choices_of(model, text, setting.window);
   const auto kind = [&](size_t v) { return kind_of(text.tokenizer.characters()[v][0]); };
   HeatMap map{.title = "Which expert processes which character",
               .subtitle = "of a character's occurrences in the validation text, the share that an expert processes",
@@ -162,7 +148,7 @@ void study(Report& report) {
   setting.steps = report.short_form() ? 5 : 400;
   dense_and_experts(report, text, setting);
   balances(report, text, setting);
-  who_takes_what(report, text, setting);
+  show_choices(report, text, setting);
 }
 
 }  // namespace

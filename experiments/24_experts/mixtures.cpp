@@ -1,12 +1,10 @@
 #include "experiments/24_experts/mixtures.h"
 
 #include <fmt/format.h>
-#include <torch/nn/utils/clip_grad.h>
 #include <torch/utils.h>
 
 #include <algorithm>
 #include <cmath>
-#include <ctime>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -35,9 +33,9 @@ class MixedParts : public nn::Parts {
 };
 
 // A model in training, with its optimizer and the balancing of its experts.
-class Running {
+class Balanced {
  public:
-  Running(const Method& method, const train::TrainConfig& config)
+  Balanced(const Method& method, const train::TrainConfig& config)
       : model(seeded_llama(method.model, config.seed, std::make_shared<MixedParts>())),
         method_(method),
         mixtures_(nn::mixtures_of(*model)),
@@ -57,13 +55,6 @@ class Running {
       train::move_selection_bias(mixtures_[i], loads_[i].chosen, method_.rate);
     }
   }
-  // Returns the rows of the most loaded expert divided by the mean over experts, on the validation split; the maximum
-  // over layers, or 0 without experts.
-  double load(const Shakespeare& text, int64_t window) {
-    static_cast<void>(train::take_loads(mixtures_));
-    static_cast<void>(validation_loss(model, text, window));
-    return train::largest_load(train::take_loads(mixtures_));
-  }
 
   nn::Llama model;
 
@@ -74,17 +65,22 @@ class Running {
   train::Loads loads_;
 };
 
-train::TrainConfig config_for(train::TrainConfig setting, const Method& method, double lr, uint64_t seed,
-                              int64_t steps) {
-  setting.model = method.model;
-  setting.lr = lr;
-  setting.seed = seed;
-  setting.steps = setting.eval_every = steps;
-  return setting;
+Running start(const train::TrainConfig& setting, const Method& method, double lr, uint64_t seed, int64_t steps) {
+  train::TrainConfig config = config_of_run(setting, lr, seed, steps);
+  config.model = method.model;
+  const auto it = std::make_shared<Balanced>(method, config);
+  return {it->model, config, [it](double lr) { it->update(lr); },
+          [it](const torch::Tensor& loss) { return it->objective(loss); }};
 }
 
-// Returns the process's CPU time in seconds, which other programs affect little. Measured training uses one thread.
-double seconds_of_processor() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+// Returns the rows of the most loaded expert divided by the mean over experts, on the validation split; the maximum
+// over layers.
+double load_of(nn::Llama& model, const Shakespeare& text, int64_t window) {
+  std::vector<nn::Mixture> mixtures = nn::mixtures_of(*model);
+  static_cast<void>(train::take_loads(mixtures));
+  static_cast<void>(validation_loss(model, text, window));
+  return train::largest_load(train::take_loads(mixtures));
+}
 
 // Runs the model on the validation split. For each batch and layer with experts, calls observe(layer, token ids [B, T],
 // selected experts [B · T, K]).
@@ -93,7 +89,6 @@ void observe_routes(nn::Llama& model, const Shakespeare& text, int64_t window,
   const torch::NoGradGuard no_grad;
   model->eval();
   std::vector<nn::Mixture> mixtures = nn::mixtures_of(*model);
-  if (mixtures.empty()) return;
   const auto tokens = text.splits.validation.first(kValidationTokens + 1);
   const data::Batches batches = data::consecutive_batches(tokens, window, {});
   for (uint64_t number = 0; number < batches.n; ++number) {
@@ -115,6 +110,19 @@ double mean_fullest(const torch::Tensor& experts_WN, int64_t E) {
   return (counts_WE.amax(1) / counts_WE.mean(1)).mean().item<double>();
 }
 
+// Returns Method::window_loads of one model.
+double window_load(nn::Llama& model, const Shakespeare& text, int64_t window) {
+  std::vector<double> sums(nn::mixtures_of(*model).size());
+  int64_t n_windows = 0;
+  observe_routes(
+      model, text, window, [&](size_t layer, const torch::Tensor& inputs_BT, const torch::Tensor& experts_NK) {
+        const int64_t B = inputs_BT.size(0);
+        sums[layer] += mean_fullest(experts_NK.view({B, -1}), model->config().n_experts) * static_cast<double>(B);
+        if (layer == 0) n_windows += B;
+      });
+  return *std::ranges::max_element(sums) / static_cast<double>(n_windows);
+}
+
 }  // namespace
 
 Method dense(const train::TrainConfig& setting) { return {.name = "dense", .model = setting.model}; }
@@ -131,109 +139,39 @@ Method experts(const train::TrainConfig& setting, int64_t n, int64_t chosen, tra
   return method;
 }
 
-Trained trained(const Shakespeare& text, const train::TrainConfig& setting, const Method& method, double lr,
-                uint64_t seed, int64_t steps) {
-  const train::TrainConfig config = config_for(setting, method, lr, seed, steps);
-  Running running(method, config);
-  const double loss = train_model(
-                          running.model, text, config, [&](double rate) { running.update(rate); },
-                          [&](const torch::Tensor& l) { return running.objective(l); })
-                          .validation_loss;
-  return {.loss = loss,
-          .load = method.model.n_experts > 0 ? running.load(text, config.window) : 0.0,
-          .model = running.model};
+void compare(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
+             std::vector<Method>& methods) {
+  compare(report, text, setting, methods, paired_seeds(report, 5), report.short_form() ? 3 : 20,
+          [&](const Method& m, double lr, uint64_t seed, int64_t steps) { return start(setting, m, lr, seed, steps); });
 }
 
-void choose_rates(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
-                  std::vector<Method>& methods) {
-  torch::set_num_threads(1);
-  std::vector<double> middles;
-  for (const Method& method : methods) middles.push_back(method.lr);
-  const auto found = search_rates(middles, tuning_seeds(report), [&](size_t which, double lr, uint64_t seed) {
-    return trained(text, setting, methods[which], lr, seed, setting.steps).loss;
-  });
-  for (size_t i = 0; i < methods.size(); ++i) {
-    methods[i].search = found[i];
-    methods[i].lr = found[i].best_rate();
-    report.say(fmt::format("  {}: {}", methods[i].name, shown(found[i])));
-  }
-}
-
-void measure_steps(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
+void measure_loads(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
                    std::vector<Method>& methods) {
-  torch::set_num_threads(1);
-  const int rounds = report.short_form() ? 1 : 9;
-  const int64_t steps = report.short_form() ? 3 : 20;  // steps per round
-  std::vector<std::unique_ptr<Running>> all;
-  for (const Method& method : methods) {
-    all.push_back(std::make_unique<Running>(method, config_for(setting, method, method.lr, report.seed(), steps)));
-  }
-  std::vector<std::vector<double>> seconds(methods.size());
-  const data::BatchSampler batches(text.splits.train, setting.batch_size, setting.window, setting.seed);
-  for (int round = 0; round < rounds; ++round) {
-    for (size_t i = 0; i < methods.size(); ++i) {
-      Running& it = *all[i];
-      const std::vector<torch::Tensor> parameters = it.model->parameters();
-      const double begin = seconds_of_processor();
-      for (int64_t step = 0; step < steps; ++step) {
-        const auto batch = train::to_tensors(batches.batch(static_cast<uint64_t>(round * steps + step)), torch::kCPU);
-        for (const torch::Tensor& p : parameters) p.mutable_grad() = torch::zeros_like(p);
-        it.objective(it.model->loss(batch.inputs_BT, batch.targets_BT)).backward();
-        torch::nn::utils::clip_grad_norm_(parameters, setting.clip);
-        it.update(methods[i].lr);
-      }
-      seconds[i].push_back((seconds_of_processor() - begin) / static_cast<double>(steps));
-    }
-  }
-  for (size_t i = 0; i < methods.size(); ++i) {
-    std::ranges::sort(seconds[i]);
-    methods[i].step_seconds = seconds[i][seconds[i].size() / 2];
-    methods[i].steps_in_time = std::max<int64_t>(
-        1, std::lround(static_cast<double>(setting.steps) * methods[0].step_seconds / methods[i].step_seconds));
-  }
-}
-
-void judge(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
-           std::vector<Method>& methods, bool in_time) {
   torch::set_num_threads(1);
   const std::vector<uint64_t> seeds = paired_seeds(report, 5);
   for (Method& method : methods) {
-    for (auto* values : {&method.judged, &method.judged_in_time, &method.loads, &method.window_loads}) {
-      values->resize(seeds.size());
-    }
+    for (auto* values : {&method.judged, &method.loads, &method.window_loads}) values->resize(seeds.size());
   }
-  run_jobs((in_time ? 2 : 1) * methods.size() * seeds.size(), [&](size_t i) {
-    const size_t run = i % (methods.size() * seeds.size());
-    Method& method = methods[run / seeds.size()];
-    const size_t s = run % seeds.size();
-    if (i == run) {
-      Trained result = trained(text, setting, method, method.lr, seeds[s], setting.steps);
-      method.judged[s] = result.loss;
-      method.loads[s] = result.load;
-      method.window_loads[s] = window_load(result.model, text, setting.window);
-    } else if (&method != &methods[0]) {
-      method.judged_in_time[s] = trained(text, setting, method, method.lr, seeds[s], method.steps_in_time).loss;
-    }
+  run_jobs(methods.size() * seeds.size(), [&](size_t i) {
+    Method& method = methods[i / seeds.size()];
+    const size_t s = i % seeds.size();
+    Running running = start(setting, method, method.lr, seeds[s], setting.steps);
+    method.judged[s] = running.loss(text);
+    method.loads[s] = load_of(running.model, text, setting.window);
+    method.window_loads[s] = window_load(running.model, text, setting.window);
   });
-  methods[0].judged_in_time = methods[0].judged;
-}
-
-double window_load(nn::Llama& model, const Shakespeare& text, int64_t window) {
-  std::vector<double> sums(nn::mixtures_of(*model).size());
-  int64_t n_windows = 0;
-  observe_routes(
-      model, text, window, [&](size_t layer, const torch::Tensor& inputs_BT, const torch::Tensor& experts_NK) {
-        const int64_t B = inputs_BT.size(0);
-        sums[layer] += mean_fullest(experts_NK.view({B, -1}), model->config().n_experts) * static_cast<double>(B);
-        if (layer == 0) n_windows += B;
-      });
-  return n_windows > 0 ? *std::ranges::max_element(sums) / static_cast<double>(n_windows) : 0.0;
 }
 
 double random_window_load(int64_t window, int64_t n, int64_t chosen, uint64_t seed) {
   torch::manual_seed(seed);
   const torch::Tensor experts_WN = std::get<1>(torch::rand({10'000, window, n}).topk(chosen)).flatten(1);
   return mean_fullest(experts_WN, n);
+}
+
+nn::Llama trained(const Shakespeare& text, const train::TrainConfig& setting, const Method& method, uint64_t seed) {
+  Running running = start(setting, method, method.lr, seed, setting.steps);
+  static_cast<void>(running.loss(text));
+  return running.model;
 }
 
 std::vector<Choices> choices_of(nn::Llama& model, const Shakespeare& text, int64_t window) {

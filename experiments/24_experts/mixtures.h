@@ -6,9 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/common/comparison.h"
-#include "experiments/common/report.h"
-#include "experiments/common/training.h"
+#include "experiments/common/methods.h"
 #include "train/config/choices.h"
 
 namespace folio::experiments {
@@ -20,13 +18,15 @@ struct Method {
   double rate = 0.0;                              ///< weight of the balance loss, or step size of the bias; 0: none
   double sequence_loss = 0.0;                     ///< weight of the balance loss of each sequence; 0: none
   RateSearch search{};                            ///< result of the learning rate search on tuning_seeds()
-  double lr = 3e-3;                               ///< learning rate; choose_rates() searches around it and sets it
+  double lr = 3e-3;                               ///< learning rate; compare() searches around it and sets it
   double step_seconds = 0.0;                      ///< CPU time per step
   int64_t steps_in_time = 0;                      ///< number of steps that take as long as the first method's run
   std::vector<double> judged{};                   ///< validation losses after setting.steps steps, by seed
   std::vector<double> judged_in_time{};           ///< validation losses after steps_in_time, by seed
-  std::vector<double> loads{};                    ///< by seed: Trained::load
-  std::vector<double> window_loads{};             ///< by seed: window_load() on the validation split
+  std::vector<double> loads{};                    ///< by seed: largest expert load / mean load of any layer
+  /// By seed: the number of tokens that a window routes to its most loaded expert, divided by the mean over experts and
+  /// averaged over the windows of the validation split; the maximum over layers.
+  std::vector<double> window_loads{};
 };
 
 /// Returns the method with one feed-forward network of the setting's width.
@@ -36,32 +36,20 @@ struct Method {
 [[nodiscard]] Method experts(const train::TrainConfig& setting, int64_t n, int64_t chosen,
                              train::Balance balance = train::Balance::Loss, double rate = 0.01);
 
-struct Trained {
-  double loss = 0.0;
-  double load = 0.0;  ///< largest expert load / mean load of any layer on the validation split; 0 without experts
-  nn::Llama model{nullptr};
-};
-[[nodiscard]] Trained trained(const Shakespeare& text, const train::TrainConfig& setting, const Method& method,
-                              double lr, uint64_t seed, int64_t steps);
-
-/// Searches each method's best learning rate on tuning_seeds(), starting around `lr`. Sets `search` and `lr`.
-void choose_rates(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
-                  std::vector<Method>& methods);
-/// Measures each method's step_seconds, and sets its steps_in_time: the number of steps that take as long as the run of
-/// the first method.
-void measure_steps(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
+/// Compares the methods with compare() of common/methods.h on five seeds (two in short form).
+void compare(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
+             std::vector<Method>& methods);
+/// Trains each method at its rate from five seeds (two in short form). Sets `judged`, `loads` and `window_loads`.
+void measure_loads(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
                    std::vector<Method>& methods);
-/// Trains each method from five seeds (two in short form). Sets `judged`, `loads` and `window_loads`. With `in_time`,
-/// also trains for steps_in_time steps and sets `judged_in_time`.
-void judge(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
-           std::vector<Method>& methods, bool in_time);
 
-/// Returns the number of tokens that a window routes to its most loaded expert, divided by the mean over experts and
-/// averaged over the windows of the validation split; the maximum over layers. Returns 0 without experts.
-[[nodiscard]] double window_load(nn::Llama& model, const Shakespeare& text, int64_t window);
 /// Returns the largest expert load / mean load of a window under random routing, with `chosen` of `n` experts per
 /// position, averaged over 10,000 windows.
 [[nodiscard]] double random_window_load(int64_t window, int64_t n, int64_t chosen, uint64_t seed);
+
+/// Returns the model of `method` after setting.steps steps at its rate.
+[[nodiscard]] nn::Llama trained(const Shakespeare& text, const train::TrainConfig& setting, const Method& method,
+                                uint64_t seed);
 
 /// The experts selected for the characters of the validation split in one layer.
 struct Choices {

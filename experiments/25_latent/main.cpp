@@ -61,13 +61,7 @@ int64_t bytes_in_engine(const core::ModelConfig& config, infer::CacheType type) 
   return static_cast<int64_t>(runner.block_bytes()) / infer::kBlockPositions / config.n_layers;
 }
 
-void show_bytes(Report& report, const core::ModelConfig& plain, const std::vector<Variant>& variants) {
-  struct Shape {
-    std::string name;
-    core::ModelConfig model;
-  };
-  std::vector<Shape> shapes;
-  for (const Variant& v : variants) shapes.push_back({v.name, v.model});
+void show_bytes(Report& report, const core::ModelConfig& plain, std::vector<Variant> shapes) {
   core::ModelConfig llama = plain;  // one narrow layer suffices, since only attention sizes matter
   llama.n_layers = 1;
   llama.n_heads = 64;
@@ -81,7 +75,7 @@ void show_bytes(Report& report, const core::ModelConfig& plain, const std::vecto
   deepseek.head_dim = kV3.nope + kV3.rope;
   shapes.push_back({"DeepSeek-V3: latent of 512 + 64, 128 heads", deepseek});
   Report::Rows rows;
-  for (const Shape& s : shapes) {
+  for (const Variant& s : shapes) {
     const int64_t n = cached(s.model), f16 = bytes_in_engine(s.model, infer::CacheType::F16);
     report.check_equal(s.name + ": bytes in the engine's F16 cache", f16, 2 * n);
     const int64_t f32 = bytes_in_engine(s.model, infer::CacheType::F32);
@@ -125,17 +119,16 @@ double distance_from_module(nn::Llama& model) {
     const torch::Tensor y_TX = torch::from_blob(out.data(), {c.context_length, a.n_heads * a.value});
     const torch::Tensor expected_TD = attention->forward(x_1TD)[0];
     const torch::Tensor error_TD = y_TX.matmul(parameters["wo.weight"].t()) - expected_TD;
-    distance = std::max(distance, (error_TD.abs().max() / expected_TD.abs().max()).item<double>());
+    distance = larger(distance, (error_TD.abs().max() / expected_TD.abs().max()).item<double>());
   }
   return distance;
 }
 
 std::vector<Variant> variants_of(const core::ModelConfig& mha) {
-  const auto latent_parts = [](const core::ModelConfig&) { return std::make_shared<nn::FamilyParts>(); };
   std::vector<Variant> variants{{"MHA", mha}};
   const auto add = [&](const std::string& name, const core::ModelConfig& model) {
     variants.push_back({name, with_parameters_of(mha, model)});
-    if (model.latent()) variants.back().blocks = latent_parts;
+    if (model.latent()) variants.back().blocks = std::make_shared<nn::FamilyParts>();
   };
   add("GQA-2", with_heads(mha, 2));
   add("MQA", with_heads(mha, 1));
@@ -228,7 +221,7 @@ void run_both_forms(Report& report) {
       const Floats expected = plain(a, q, cache, of_plain), y = absorbed(a, q, cache, of_absorbed);
       double error = 0.0, largest = 0.0;
       for (size_t i = 0; i < y.size(); ++i) {
-        error = std::max(error, std::abs(static_cast<double>(y[i]) - expected[i]));
+        error = larger(error, std::abs(static_cast<double>(y[i]) - expected[i]));
         largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
       }
       distances.push_back(error / largest);

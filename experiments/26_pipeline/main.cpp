@@ -57,8 +57,8 @@ Times times_of(const Plan& plan, const Times& of_rank) {
 
 Timeline timeline_of(const Plan& plan, const Times& of_rank) { return simulate(plan, times_of(plan, of_rank)); }
 
-int64_t least(const std::vector<int64_t>& of_ranks) { return *std::min_element(of_ranks.begin(), of_ranks.end()); }
-int64_t most(const std::vector<int64_t>& of_ranks) { return *std::max_element(of_ranks.begin(), of_ranks.end()); }
+int64_t least(const std::vector<int64_t>& of_ranks) { return std::ranges::min(of_ranks); }
+int64_t most(const std::vector<int64_t>& of_ranks) { return std::ranges::max(of_ranks); }
 
 // Formats a range: "10 to 12", or "42" if both ends are equal.
 std::string range(int64_t low, int64_t high) {
@@ -73,7 +73,6 @@ void paper_table(Report& report) {
     const Timeline timeline = timeline_of(plan, kAlike);
     const auto idle = idle_times(timeline);
     const auto held = most_held(plan);
-    const double peak = *std::max_element(held.begin(), held.end());
     const int64_t end = end_of(timeline), expected = scheme.idle(kRanks, kAlike);
     rows.push_back({plan.name, scheme.formula, expected, range(least(idle), most(idle)), end,
                     fmt::format("{:.1f} %", 100.0 * static_cast<double>(most(idle)) / static_cast<double>(end)),
@@ -83,7 +82,7 @@ void paper_table(Report& report) {
     report.check_equal(plan.name + ": and at most", most(idle), expected);
     if (const int64_t n = scheme.held(kRanks); n > 0) {
       report.check_equal(plan.name + ": the most microbatches whose activations a rank holds",
-                         static_cast<int64_t>(peak), n);
+                         static_cast<int64_t>(std::ranges::max(held)), n);
     }
     panels.push_back(
         {fmt::format("{}: each rank waits for {} of {}", plan.name, range(least(idle), most(idle)), end), timeline});

@@ -44,41 +44,31 @@ std::string path(Kind kind, const std::string& d) {
   return fmt::format("<path class=\"{}\" stroke-width=\"{:g}\" d=\"{}\"/>\n", svg::colour(named(kind).colour), kBox, d);
 }
 
-class PanelPicture {
- public:
-  PanelPicture(double top, double pixels) : top_(top), pixels_(pixels) {}
-
-  std::string svg(const Panel& panel) {
-    std::string out = svg::text_at(kLeft, top_ - 8, panel.title, "start", "strong");
-    for (size_t rank = 0; rank < panel.timeline.size(); ++rank) {
-      const double y = top_ + kLine * static_cast<double>(rank);
-      out += svg::text_at(kLeft - 8, y + 11, fmt::format("rank {}", rank), "end");
-      for (const Box& box : panel.timeline[rank]) add(box, y);
-    }
-    for (size_t i = 0; i < kKinds.size(); ++i) out += path(kKinds[i].kind, paths_[i]);
-    return out + "<g class=\"on\" text-anchor=\"middle\">" + numbers_ + "</g>\n";
-  }
-
- private:
-  // Adds a box to the picture. Overlapped actions are drawn side by side.
-  void add(const Box& box, double y) {
-    const double width = pixels_ * static_cast<double>(box.end - box.start) - 0.8;  // leaves a gap between boxes
-    const double each = std::max(0.5, width / static_cast<double>(box.actions.size()));
-    double x = kLeft + pixels_ * static_cast<double>(box.start);
-    for (const Action& action : box.actions) {
-      paths_[static_cast<size_t>(&named(action.kind) - kKinds.data())] += thick_line(x, y + 1, each);
-      if (each >= kNumber) {
-        numbers_ +=
-            fmt::format("<text x=\"{:.1f}\" y=\"{:.0f}\">{}</text>", x + each / 2, y + kLine - 6, action.microbatch);
+// Returns a panel whose first line is at `top`. `pixels` is the width of a unit of time.
+std::string svg_of(const Panel& panel, double top, double pixels) {
+  std::string out = svg::text_at(kLeft, top - 8, panel.title, "start", "strong");
+  std::array<std::string, kKinds.size()> paths;  // path data of all boxes of a kind
+  std::string numbers;
+  for (size_t rank = 0; rank < panel.timeline.size(); ++rank) {
+    const double y = top + kLine * static_cast<double>(rank);
+    out += svg::text_at(kLeft - 8, y + 11, fmt::format("rank {}", rank), "end");
+    for (const Box& box : panel.timeline[rank]) {
+      const double width = pixels * static_cast<double>(box.end - box.start) - 0.8;  // leaves a gap between boxes
+      const double each = std::max(0.5, width / static_cast<double>(box.actions.size()));
+      double x = kLeft + pixels * static_cast<double>(box.start);
+      for (const Action& action : box.actions) {  // overlapped actions are drawn side by side
+        paths[static_cast<size_t>(&named(action.kind) - kKinds.data())] += thick_line(x, y + 1, each);
+        if (each >= kNumber) {
+          numbers +=
+              fmt::format("<text x=\"{:.1f}\" y=\"{:.0f}\">{}</text>", x + each / 2, y + kLine - 6, action.microbatch);
+        }
+        x += each;
       }
-      x += each;
     }
   }
-
-  double top_, pixels_;
-  std::array<std::string, kKinds.size()> paths_;  // path data of all boxes of a kind
-  std::string numbers_;
-};
+  for (size_t i = 0; i < kKinds.size(); ++i) out += path(kKinds[i].kind, paths[i]);
+  return out + "<g class=\"on\" text-anchor=\"middle\">" + numbers + "</g>\n";
+}
 
 bool shows(const std::vector<Panel>& panels, auto&& is_so) {
   for (const Panel& panel : panels) {
@@ -120,7 +110,7 @@ std::string picture(const std::string& title, const std::string& subtitle, const
   body += legend(panels);
   double top = 112;
   for (const Panel& panel : panels) {
-    body += PanelPicture(top, pixels).svg(panel);
+    body += svg_of(panel, top, pixels);
     top += kLine * static_cast<double>(panel.timeline.size()) + 36;
   }
   return svg::document(kLeft + kWidth + 24, top - 16, title, subtitle, body);

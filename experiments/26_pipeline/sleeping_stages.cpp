@@ -1,6 +1,5 @@
 #include "experiments/26_pipeline/sleeping_stages.h"
 
-#include <torch/csrc/autograd/custom_function.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
@@ -21,8 +20,6 @@ namespace folio::experiments {
 namespace {
 
 using torch::Tensor;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 using train::parallel::Action;
 using Kind = Action::Kind;
 
@@ -51,29 +48,17 @@ class Sleeper {
   std::vector<int64_t> numbers_;
 };
 
-// The identity, y = x, which sleeps in the forward and in the backward pass.
-struct SleepFunction : torch::autograd::Function<SleepFunction> {
-  static Tensor forward(AutogradContext* context, const Tensor& x, int64_t chunk, int64_t microbatch, int64_t sleeper) {
-    context->saved_data["chunk"] = chunk;
-    context->saved_data["microbatch"] = microbatch;
-    context->saved_data["sleeper"] = sleeper;
-    reinterpret_cast<Sleeper*>(sleeper)->sleep({Kind::Forward, chunk, microbatch});
-    return x.clone();
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& dys) {
-    reinterpret_cast<Sleeper*>(context->saved_data["sleeper"].toInt())
-        ->sleep({Kind::Backward, context->saved_data["chunk"].toInt(), context->saved_data["microbatch"].toInt()});
-    return {dys[0], {}, {}, {}};
-  }
-};
-
 Tensor run(const Slept& slept, train::parallel::Group& line) {
   Sleeper sleeper(slept.times);
   const int64_t rank = line.index();
   const train::parallel::StageWork work{
       .shape = {1}, .type = torch::kFloat, .forward = [&](int64_t chunk, int64_t microbatch, const Tensor& x) {
         const Tensor from = x.defined() ? x : torch::ones({1}).requires_grad_();
-        const Tensor y = SleepFunction::apply(from, chunk, microbatch, reinterpret_cast<int64_t>(&sleeper));
+        sleeper.sleep({Kind::Forward, chunk, microbatch});
+        const Tensor y = from.clone();
+        y.register_hook([&sleeper, chunk, microbatch](const Tensor&) {  // called when y's gradient has arrived
+          sleeper.sleep({Kind::Backward, chunk, microbatch});
+        });
         return slept.plan.stage_of(rank, chunk) + 1 == slept.plan.n_stages ? y.sum() : y;
       }};
   std::vector<Action> actions;

@@ -2,7 +2,6 @@
 // results are explained in README.md.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "experiments/27_ranks/ranks_picture.h"
@@ -18,17 +17,10 @@ using experiments::Division;
 using experiments::RankRecord;
 using experiments::Report;
 
-double kilobytes(double bytes) { return bytes / 1e3; }
-double kilobytes(int64_t bytes) { return kilobytes(static_cast<double>(bytes)); }
+double kilobytes(auto bytes) { return static_cast<double>(bytes) / 1e3; }
 
 std::string both(const std::vector<RankRecord>& ranks, int64_t RankRecord::*field) {
   return fmt::format("{:.1f}, {:.1f}", kilobytes(ranks[0].*field), kilobytes(ranks[1].*field));
-}
-
-// Returns `config` with the vocabulary size of the corpus, taken from the shape of a rank's embedding.
-train::TrainConfig sized(train::TrainConfig config, const RankRecord& record) {
-  config.model.vocab_size = record.parts.front().shape.front();
-  return config;
 }
 
 void study(Report& report) {
@@ -53,11 +45,11 @@ void study(Report& report) {
     double off = 0.0;
     for (const RankRecord& rank : ranks) {
       for (size_t step = 0; step < expected.size(); ++step) {
-        off = std::max(off, std::abs(rank.losses.at(step) - expected[step]));
+        off = experiments::larger(off, std::abs(rank.losses.at(step) - expected[step]));
       }
     }
-    train::TrainConfig config =
-        sized(experiments::ranks_config(division.of_experts, report.seed(), steps), ranks.front());
+    train::TrainConfig config = experiments::ranks_config(division.of_experts, report.seed(), steps);
+    config.model.vocab_size = ranks.front().parts.front().shape.front();  // the embedding's
     config.mesh.zero = division.zero;
     double parameters = 0.0, bytes = 0.0;
     std::string what;

@@ -12,6 +12,10 @@
 #include "train/run/trainer.h"
 
 namespace folio::experiments {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeldPart, name, shape, updates)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankRecord, parameters, gradients, moments, sent, losses, parts)
+
 namespace {
 
 using train::parallel::Axis;
@@ -38,24 +42,6 @@ RankRecord record_of(train::Trainer& trainer) {
     record.parts.push_back({piece.name, piece.local.sizes().vec(), updated.contains(piece.name)});
   }
   for (const train::Optimizer::State& state : trainer.optimizer().state()) record.moments += bytes_of(state.tensor);
-  return record;
-}
-
-Json to_json(const RankRecord& record) {
-  Json parts = Json::array();
-  for (const HeldPart& part : record.parts) parts.push_back({part.name, part.shape, part.updates});
-  return {{"parameters", record.parameters}, {"gradients", record.gradients},
-          {"moments", record.moments},       {"sent", record.sent},
-          {"losses", record.losses},         {"parts", parts}};
-}
-
-RankRecord from_json(const Json& json) {
-  RankRecord record{.parameters = json["parameters"],
-                    .gradients = json["gradients"],
-                    .moments = json["moments"],
-                    .sent = json["sent"],
-                    .losses = json["losses"]};
-  for (const Json& part : json["parts"]) record.parts.push_back({part[0], part[1], part[2]});
   return record;
 }
 
@@ -139,7 +125,7 @@ void train_as_rank(const train::parallel::Launch& launch, uint64_t seed, int64_t
     train::parallel::World world(c10::make_intrusive<c10d::PrefixStore>(division.name, store), division.mesh,
                                  launch.rank, kTimeout);
     train::Trainer trainer(config, dataset, {}, &world);
-    records.push_back(to_json(record_of(trainer)));
+    records.push_back(record_of(trainer));
     world.everyone().meet();  // barrier: rank 0 hosts the store and must not exit first
   }
   core::write_file_atomically(file_of(directory, launch.rank), records.dump());
@@ -149,7 +135,7 @@ std::vector<std::vector<RankRecord>> read_records(const std::filesystem::path& d
   std::vector<std::vector<RankRecord>> records(divisions().size());
   for (const int64_t rank : {0, 1}) {
     const Json of_rank = Json::parse(core::read_text_file(file_of(directory, rank)));
-    for (size_t i = 0; i < records.size(); ++i) records[i].push_back(from_json(of_rank.at(i)));
+    for (size_t i = 0; i < records.size(); ++i) records[i].push_back(of_rank.at(i).get<RankRecord>());
   }
   return records;
 }

@@ -99,13 +99,13 @@ std::string text_of(const Arrow& arrow) {
 
 }  // namespace
 
-Automaton Automaton::of(Form& form, size_t most) {
+Automaton Automaton::of(Form& form) {
   std::vector<Form::Place> places{form.start()};
   std::map<Form::Place, int32_t> numbers{{form.start(), 0}};
   std::vector<Targets> targets;
   std::vector<bool> may_end;
   for (size_t i = 0; i < places.size(); ++i) {
-    core::require(places.size() <= most, "the form has more than {} places", most);
+    core::require(places.size() <= 1000, "the form has more than 1,000 states");
     Targets to{};
     for (size_t byte = 0; byte < to.size(); ++byte) {
       const Form::Place place = form.after(places[i], static_cast<uint8_t>(byte));

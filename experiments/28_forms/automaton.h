@@ -27,9 +27,9 @@ struct Automaton {
   };
   std::vector<State> states;  ///< the first is the start state
 
-  /// Returns a form's automaton with equivalent states merged. Throws core::Error if it has more than `most` states
+  /// Returns a form's automaton with equivalent states merged. Throws core::Error if it has more than 1,000 states
   /// before merging.
-  static Automaton of(infer::forms::Form& form, size_t most = 1000);
+  static Automaton of(infer::forms::Form& form);
 
   /// Returns a smaller automaton for display: a forced sequence of bytes becomes a single arrow, and a chain of states
   /// that differ only in their arrow to the next one becomes a single state.

@@ -30,7 +30,7 @@ void bias(Report& report, const ReadersModel& reader, infer::Engine& engine) {
   double p_form = 0.0, sum_masked = 0.0;
   for (const std::string& text : kTexts) {
     const auto steps = walk(engine, *reader.tokenizer, *form, prompt, reader.tokenizer->encode(text));
-    const double p = std::exp(log_p(steps)), mass = std::exp(log_mass(steps));
+    const double p = std::exp(log_product(steps, &Step::p)), mass = std::exp(log_product(steps, &Step::mass));
     exact[text] = {.p = p, .mass = mass, .masked = p / mass};
     p_form += p;
     sum_masked += p / mass;
@@ -57,8 +57,8 @@ void bias(Report& report, const ReadersModel& reader, infer::Engine& engine) {
     const double drawn_share = ratio(count[text], n);
     const double weighted = static_cast<double>(count[text]) * e.mass / weight;
     apart += std::abs(bayes - e.masked) / 2;
-    worst = std::max(worst,
-                     std::abs(drawn_share - e.masked) / std::sqrt(e.masked * (1 - e.masked) / static_cast<double>(n)));
+    worst =
+        larger(worst, std::abs(drawn_share - e.masked) / std::sqrt(e.masked * (1 - e.masked) / static_cast<double>(n)));
     variance += e.masked * (e.mass - p_form) * (e.mass - p_form);
     rows.push_back({text, e.p, e.mass, bayes, e.masked, drawn_share, weighted});
     picture.rows.push_back({text, {bayes, e.masked, drawn_share, weighted}});

@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "core/formats/model_files.h"
-#include "core/paths.h"
-#include "data/tokenizers/tokenizer_files.h"
 #include "experiments/28_forms/automaton.h"
 #include "experiments/28_forms/parts.h"
 #include "infer/cpu/cpu.h"
@@ -42,13 +39,9 @@ std::string joined(const data::Tokenizer& tokenizer, std::span<const int32_t> to
 }  // namespace
 
 void cuts(Report& report) {
-  const auto path = core::data_directory() / "smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
-  if (!std::filesystem::exists(path)) {
-    report.say("cuts into tokens: left out, since there is no " + path.string() + "; make smollm2 fetches it");
-    return;
-  }
-  const core::StoredModel model = core::read_model(path);
-  const auto tokenizer = data::tokenizer_from_gguf(*model.gguf);
+  const std::optional<ReadersModel> published = smollm2(report, "cuts into tokens");
+  if (!published) return;
+  const auto& [model, tokenizer] = *published;
   const auto form = form_for(*tokenizer, FormOptions::Kind::JsonSchema, kSchema);
   const std::string run = forced_run(*form);
 

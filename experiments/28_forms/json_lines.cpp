@@ -10,6 +10,7 @@
 #include "experiments/28_forms/automaton.h"
 #include "experiments/28_forms/parts.h"
 #include "experiments/28_forms/people.h"
+#include "experiments/common/trainer.h"
 #include "infer/cpu/cpu.h"
 
 namespace folio::experiments {
@@ -27,11 +28,20 @@ struct Judged {
   int64_t differ = 0;             // number of disagreements between the form and a JSON parser
 };
 
+// Trains a small model for `steps` steps, which takes seconds.
+core::StoredModel trained_on(const Report& report, const std::filesystem::path& lines, int64_t steps) {
+  const std::string name = fmt::format("people_{}", steps);
+  run_trainer(
+      report, lines, name,
+      fmt::format("--dim 64 --layers 2 --heads 2 --kv-heads 2 --head-dim 32 --hidden-dim 176 --steps {}", steps));
+  return core::read_model(report.directory() / name / "model.gguf");
+}
+
 class Model {
  public:
   Model(Report& report, const std::filesystem::path& lines, int64_t steps)
       : report_(report),
-        stored_(core::read_model(trained_on(lines, report.directory() / fmt::format("people_{}", steps), steps))),
+        stored_(trained_on(report, lines, steps)),
         tokenizer_(data::tokenizer_from_gguf(*stored_.gguf)),
         engine_(stored_, cpu_, {.n_sequences = 32}),
         form_(form_for(*tokenizer_, FormOptions::Kind::JsonSchema, kPersonSchema)) {}
@@ -65,7 +75,8 @@ class Model {
       it.differ += fits != begins_with_person(result.text) ? 1 : 0;
       it.held_wrong += !fits && result.finish_reason == infer::FinishReason::Stop ? 1 : 0;
       // An output cut off at the token limit does not match the form, so its weight is 0.
-      const double weight = fits ? std::exp(log_mass(walk(engine_, *tokenizer_, *form_, prompt, result.tokens))) : 0.0;
+      const double weight =
+          fits ? std::exp(log_product(walk(engine_, *tokenizer_, *form_, prompt, result.tokens), &Step::mass)) : 0.0;
       it.weight += weight;
       squares += weight * weight;
     }

@@ -4,14 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
 #include "core/random.h"
 
 namespace folio::experiments {
-namespace fs = std::filesystem;
 namespace {
 
 // A name is an element of kFirst followed by one of kSecond. Together they contain all letters in both cases.
@@ -48,8 +45,6 @@ bool is_person(const std::string& text) {
   });
 }
 
-fs::path trainer() { return fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "train"; }
-
 }  // namespace
 
 const char* const kPersonSchema = R"({"type": "object",
@@ -83,21 +78,6 @@ std::string people(uint64_t seed, size_t n_lines) {
     text += "]}\n";
   }
   return text;
-}
-
-bool has_trainer() { return fs::exists(trainer()); }
-
-fs::path trained_on(const fs::path& text, const fs::path& directory, int64_t steps) {
-  core::require(has_trainer(), "{}: there is no such program; build it, with LibTorch, or take --short",
-                trainer().string());
-  const fs::path log = fs::path(directory).concat(".log");
-  const std::string command = fmt::format(
-      "'{}' '{}' --out '{}' --force --dim 64 --layers 2 --heads 2 --kv-heads 2 --head-dim 32 --hidden-dim 176 --steps "
-      "{} "
-      "--threads 1 > '{}' 2>&1",
-      trainer().string(), text.string(), directory.string(), steps, log.string());
-  core::require(std::system(command.c_str()) == 0, "{}: the training failed; its end says why", log.string());
-  return directory / "model.gguf";
 }
 
 Verdict judged(infer::forms::Form& form, const std::string& text) {

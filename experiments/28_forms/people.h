@@ -1,10 +1,8 @@
-// Generates JSON lines about people, trains a small model on them, and checks its outputs against the JSON schema.
+// Generates JSON lines about people, and checks lines against their JSON schema.
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
-#include <vector>
 
 #include "experiments/28_forms/walks.h"
 
@@ -15,12 +13,6 @@ extern const char* const kPersonSchema;
 
 /// Returns `n_lines` random lines that match kPersonSchema, generated from the seed.
 [[nodiscard]] std::string people(uint64_t seed, size_t n_lines);
-
-/// Trains a model for `steps` steps, which takes seconds, by running build/train on the file `text`. Returns the path
-/// of the model, in `directory`. Throws core::Error if build/train doesn't exist or fails.
-[[nodiscard]] std::filesystem::path trained_on(const std::filesystem::path& text,
-                                               const std::filesystem::path& directory, int64_t steps);
-[[nodiscard]] bool has_trainer();
 
 /// The result of checking a text against a form.
 struct Verdict {

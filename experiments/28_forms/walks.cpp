@@ -44,15 +44,9 @@ std::vector<Step> walk(infer::Engine& engine, const data::Tokenizer& tokenizer, 
   return steps;
 }
 
-double log_p(std::span<const Step> steps) {
+double log_product(std::span<const Step> steps, double Step::*factor) {
   double sum = 0.0;
-  for (const Step& step : steps) sum += std::log(step.p);
-  return sum;
-}
-
-double log_mass(std::span<const Step> steps) {
-  double sum = 0.0;
-  for (const Step& step : steps) sum += std::log(step.mass);
+  for (const Step& step : steps) sum += std::log(step.*factor);
   return sum;
 }
 

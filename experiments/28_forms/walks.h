@@ -28,10 +28,8 @@ struct Step {
 [[nodiscard]] std::vector<Step> walk(infer::Engine& engine, const data::Tokenizer& tokenizer, infer::forms::Form& form,
                                      const Tokens& prompt, std::span<const int32_t> text);
 
-/// Returns ln of the product of Step::p over the steps.
-[[nodiscard]] double log_p(std::span<const Step> steps);
-/// Returns ln of the product of Step::mass over the steps.
-[[nodiscard]] double log_mass(std::span<const Step> steps);
+/// Returns ln of the product of `factor`, Step::p or Step::mass, over the steps.
+[[nodiscard]] double log_product(std::span<const Step> steps, double Step::*factor);
 
 struct Drawing {
   std::shared_ptr<infer::forms::Form> form{};  ///< null: unconstrained

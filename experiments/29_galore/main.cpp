@@ -8,7 +8,6 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "experiments/29_galore/methods.h"
-#include "experiments/common/interval_chart.h"
 
 namespace folio::experiments {
 namespace {
@@ -51,40 +50,24 @@ void check_bytes(Report& report, const Task& task, const std::vector<Method>& me
   }
 }
 
-IntervalChart chart_of(const std::vector<Method>& methods, const std::string& title) {
-  IntervalChart chart{.title = title,
-                      .subtitle = "loss minus AdamW's, paired by seed, with 95 % intervals",
-                      .x_label = "nats per character",
-                      .rows = {},
-                      .references = {{"AdamW", 0.0}}};
-  for (size_t i = 1; i < methods.size(); ++i) {
-    const Method& m = methods[i];
-    chart.rows.push_back({m.name + ", equal steps", paired_interval(m.judged, methods[0].judged)});
-    chart.rows.push_back({m.name + ", equal time", paired_interval(m.judged_in_time, methods[0].judged)});
-  }
-  return chart;
-}
-
 const Method& named(const std::vector<Method>& methods, const std::string& name) {
   return *std::ranges::find(methods, name, &Method::name);
 }
 
 void from_nothing(Report& report, const Task& task) {
   std::vector<Method> methods{{.name = "AdamW"},
-                              {.name = "AdamW, a quarter", .quarter = true, .middle = 1e-2},
-                              {.name = "Muon", .optimizer = OptimizerKind::Muon, .middle = 1e-2},
-                              {.name = "GaLore, 8", .optimizer = OptimizerKind::GaLore, .rank = 8, .middle = 1e-2},
-                              {.name = "GaLore, 16", .optimizer = OptimizerKind::GaLore, .rank = 16, .middle = 1e-2},
-                              {.name = "GaLore, 32", .optimizer = OptimizerKind::GaLore, .rank = 32, .middle = 1e-2},
-                              {.name = "GaLore, 64", .optimizer = OptimizerKind::GaLore, .rank = 64, .middle = 1e-2}};
+                              {.name = "AdamW, a quarter", .quarter = true, .lr = 1e-2},
+                              {.name = "Muon", .optimizer = OptimizerKind::Muon, .lr = 1e-2},
+                              {.name = "GaLore, 8", .optimizer = OptimizerKind::GaLore, .rank = 8, .lr = 1e-2},
+                              {.name = "GaLore, 16", .optimizer = OptimizerKind::GaLore, .rank = 16, .lr = 1e-2},
+                              {.name = "GaLore, 32", .optimizer = OptimizerKind::GaLore, .rank = 32, .lr = 1e-2},
+                              {.name = "GaLore, 64", .optimizer = OptimizerKind::GaLore, .rank = 64, .lr = 1e-2}};
   report.say("from scratch");
-  choose_rates(report, task, methods);
-  measure_steps(report, task, methods);
-  judge(report, task, methods);
+  compare(report, task, methods);
   show(report, "From scratch", methods, task.setting.steps);
   check_bytes(report, task, methods);
   if (report.short_form()) return;
-  report.picture("from_nothing.svg", chart_of(methods, "From scratch").svg());
+  report.picture("from_nothing.svg", chart_of(methods, "From scratch", "AdamW's").svg());
 
   // GaLore's scale lowers the learning rate of the blocks' matrices relative to the embedding's. AdamW with the same
   // ratio shows how much of GaLore's effect this explains.
@@ -117,7 +100,7 @@ void from_nothing(Report& report, const Task& task) {
       Method method = galore;
       method.every = every;
       run_jobs(seeds.size(), [&](size_t s) {
-        losses[s] = loss_after(task, method, galore.search.best_rate(), seeds[s], task.setting.steps);
+        losses[s] = start(task, method, galore.lr, seeds[s], task.setting.steps).loss(task.text);
       });
     }
     rows.push_back(
@@ -132,35 +115,33 @@ void from_nothing(Report& report, const Task& task) {
 void fine_tuning(Report& report, const Task& first) {
   // Trains the base model of all fine-tuning runs: on Shakespeare, with AdamW.
   const int64_t steps = report.short_form() ? 20 : 3000;
-  nn::Llama trained{nullptr};
-  const double shakespeare = loss_after(first, {.name = "AdamW"}, 3e-3, report.seed() + 1000, steps, &trained);
+  Running base = start(first, {.name = "AdamW"}, 3e-3, report.seed() + 1000, steps);
+  const double shakespeare = base.loss(first.text);
   const Shakespeare other = prose_as(first.text);
-  const Task task{.text = other, .setting = first.setting, .start = &trained};
-  const double before = validation_loss(trained, other, task.setting.window);
+  const Task task{.text = other, .setting = first.setting, .start = &base.model};
+  const double before = validation_loss(base.model, other, task.setting.window);
   report.say(fmt::format("fine-tuning: {} characters of prose; the model has {:.3f} on it, and {:.3f} on Shakespeare",
                          other.tokens.size(), before, shakespeare));
   std::vector<Method> methods{{.name = "AdamW"},
-                              {.name = "AdamW, a quarter", .quarter = true, .middle = 1e-2},
+                              {.name = "AdamW, a quarter", .quarter = true, .lr = 1e-2},
                               {.name = "Muon", .optimizer = OptimizerKind::Muon},
                               {.name = "GaLore, 16", .optimizer = OptimizerKind::GaLore, .rank = 16},
-                              {.name = "LoRA, 8", .lora_rank = 8, .middle = 1e-2}};
-  choose_rates(report, task, methods);
-  measure_steps(report, task, methods);
-  judge(report, task, methods);
+                              {.name = "LoRA, 8", .lora_rank = 8, .lr = 1e-2}};
+  compare(report, task, methods);
   show(report, "Fine-tuning", methods, task.setting.steps);
   check_bytes(report, task, methods);
 
   // Measures how much fine-tuning on prose raises the loss on Shakespeare.
   Report::Rows rows{{"before", before, shakespeare}};
   for (const Method& method : methods) {
-    nn::Llama tuned{nullptr};
-    const double loss = loss_after(task, method, method.search.best_rate(), report.seed(), task.setting.steps, &tuned);
-    rows.push_back({method.name, loss, validation_loss(tuned, first.text, task.setting.window)});
+    Running tuned = start(task, method, method.lr, report.seed(), task.setting.steps);
+    const double loss = tuned.loss(task.text);
+    rows.push_back({method.name, loss, validation_loss(tuned.model, first.text, task.setting.window)});
     report.check_below(method.name + ": loss on the prose, of that before", loss / before, 1.0);
   }
   report.table("After fine-tuning, one seed", {"", "on the prose", "on Shakespeare"}, rows);
   if (report.short_form()) return;
-  report.picture("fine_tuning.svg", chart_of(methods, "Fine-tuning").svg());
+  report.picture("fine_tuning.svg", chart_of(methods, "Fine-tuning", "AdamW's").svg());
   for (const char* name : {"GaLore, 16", "LoRA, 8"}) {
     report.check_above(fmt::format("{} costs, against AdamW,", name),
                        paired_interval(named(methods, name).judged, methods[0].judged), 0.03);

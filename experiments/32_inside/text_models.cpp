@@ -4,26 +4,22 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <set>
 
 #include "core/error.h"
-#include "core/formats/model_files.h"
-#include "core/paths.h"
 #include "core/random.h"
 #include "data/corpus.h"
-#include "data/tokenizers/tokenizer_files.h"
 #include "experiments/32_inside/scores.h"
-#include "experiments/32_inside/watched.h"
 #include "experiments/common/readers_model.h"
 #include "experiments/common/training.h"
+#include "infer/cpu/cpu.h"
+#include "infer/engine/prompt_report.h"
+#include "infer/explain/analysis.h"
+#include "infer/forward/runner.h"
 
 namespace folio::experiments {
 namespace {
-
-void add_to(Doubles& sum, const Doubles& values, double factor) {
-  sum.resize(values.size(), 0.0);
-  for (size_t i = 0; i < values.size(); ++i) sum[i] += values[i] * factor;
-}
 
 constexpr int64_t kTokens = 64, kPeriod = 32;
 constexpr uint64_t kSequences = 4;  // number of sequences per seed
@@ -71,49 +67,60 @@ void choose_heads(Inspected& it) {
 }
 
 // Runs a model on text, on repeated random tokens, and on distinct random tokens. Each function has a parameter `own`,
-// the seed of its sequence.
+// the seed of its sequence. `model` must outlive the object.
 class Subject {
  public:
   Subject(const core::StoredModel& model, const data::Tokenizer& tokenizer)
       : text_(tokenizer.encode(data::load_corpus("tinyshakespeare").text)),
         validation_(data::split_tokens(text_, 0.1, 0.0).validation),
-        watched_(model, kTokens) {
+        runner_(model, cpu_, {.max_positions = kTokens, .n_sequences = 1}) {
     const std::set<int32_t> distinct(text_.begin(), text_.end());
     vocabulary_.assign(distinct.begin(), distinct.end());
   }
 
-  using Watched = WatchedModel::Watched;
+  struct Watched {
+    std::vector<std::vector<float>> weights{};  // attention weights [layer · n_heads + head][query · T + key]
+    std::vector<double> losses{};               // (T - 1): −ln p of each token after the first
+  };
   [[nodiscard]] Watched on_text(uint64_t own, std::span<const Head> off = {}) {
-    return watched_.run(validation_.subspan(core::random_below(own, 0, validation_.size() - kTokens), kTokens), off);
+    return run(validation_.subspan(core::random_below(own, 0, validation_.size() - kTokens), kTokens), off);
   }
   [[nodiscard]] Watched repeated(uint64_t own, std::span<const Head> off = {}) {
-    return watched_.run(repeated_tokens(vocabulary_, kPeriod, kTokens, own), off);
+    return run(repeated_tokens(vocabulary_, kPeriod, kTokens, own), off);
   }
   [[nodiscard]] Watched not_repeated(uint64_t own) {  // repeats only if the vocabulary is too small
-    return watched_.run(repeated_tokens(vocabulary_, std::min(kTokens, std::ssize(vocabulary_)), kTokens, own));
+    return run(repeated_tokens(vocabulary_, std::min(kTokens, std::ssize(vocabulary_)), kTokens, own));
   }
-  [[nodiscard]] Watched drawn(uint64_t own) {
-    return watched_.run(repeated_tokens(vocabulary_, kDrawnPeriod, kDrawn, own));
-  }
+  [[nodiscard]] Watched drawn(uint64_t own) { return run(repeated_tokens(vocabulary_, kDrawnPeriod, kDrawn, own)); }
 
  private:
+  // Runs T tokens as a new sequence in one step, with the outputs of the heads `off` set to 0.
+  Watched run(std::span<const int32_t> tokens, std::span<const Head> off = {}) {
+    infer::explain::Options options;
+    for (const Head& one : off) options.experiment.ablate.push_back(shown(one));
+    const infer::explain::Trace prompt{.tokens = {tokens.begin(), tokens.end()}};
+    const infer::explain::Interventions silence(runner_, options, prompt);
+    const infer::explain::Trace trace = infer::explain::run_traced(runner_, tokens, options, &silence);
+
+    Watched watched;
+    const infer::explain::Tensors tensors(runner_.model());
+    for (int64_t layer = 0; layer < runner_.config().n_layers; ++layer) {
+      const auto all = infer::explain::attention_weights(tensors, layer, trace);  // (heads, T, T)
+      const auto size = static_cast<std::ptrdiff_t>(tokens.size() * tokens.size());
+      for (auto head = all.begin(); head != all.end(); head += size) watched.weights.emplace_back(head, head + size);
+    }
+    for (size_t t = 0; t + 1 < tokens.size(); ++t) {
+      watched.losses.push_back(infer::negative_log_likelihood(trace.row(trace.at("logits"), t), tokens[t + 1]));
+    }
+    return watched;
+  }
+
   std::vector<int32_t> text_;
   std::span<const int32_t> validation_;
   std::vector<int32_t> vocabulary_;  // the distinct tokens of the text
-  WatchedModel watched_;
+  infer::Cpu cpu_;
+  infer::Runner runner_;
 };
-
-Doubles previous_scores(const Subject::Watched& run) {
-  Doubles scores;
-  for (const std::vector<float>& head : run.weights) scores.push_back(previous_token_score(head, kTokens));
-  return scores;
-}
-
-Doubles prefix_scores(const Subject::Watched& run) {
-  Doubles scores;
-  for (const std::vector<float>& head : run.weights) scores.push_back(prefix_matching_score(head, kTokens, kPeriod));
-  return scores;
-}
 
 // Returns the mean loss of the repeated tokens. losses[i] is the loss of token i + 1. The first repeated token is
 // excluded, since it cannot be predicted.
@@ -121,20 +128,26 @@ double late_loss(const Subject::Watched& twice) { return mean_of(std::span(twice
 
 void score(Inspected& it, Subject& subject, const std::vector<uint64_t>& seeds) {
   const double share = kEach / static_cast<double>(seeds.size());
+  const auto add_to = [](Doubles& sum, const auto& heads, double factor, auto&& score) {
+    sum.resize(heads.size(), 0.0);
+    for (size_t i = 0; i < heads.size(); ++i) sum[i] += score(heads[i]) * factor;
+  };
+  const auto previous = [](std::span<const float> head) { return previous_token_score(head, kTokens); };
+  const auto prefix = [](std::span<const float> head) { return prefix_matching_score(head, kTokens, kPeriod); };
   for (const uint64_t seed : seeds) {
     Doubles of_seed;
     double early = 0.0, late = 0.0;
     for (uint64_t i = 0; i < kSequences; ++i) {
       const uint64_t own = core::random_bits(seed, i);
-      add_to(it.previous, previous_scores(subject.on_text(own)), share);
+      add_to(it.previous, subject.on_text(own).weights, share, previous);
       const auto once = subject.not_repeated(own), twice = subject.repeated(own);
-      add_to(it.previous_random, previous_scores(once), share);
-      add_to(it.prefix_once, prefix_scores(once), share);
-      add_to(of_seed, prefix_scores(twice), kEach);
+      add_to(it.previous_random, once.weights, share, previous);
+      add_to(it.prefix_once, once.weights, share, prefix);
+      add_to(of_seed, twice.weights, kEach, prefix);
       early += kEach * mean_of(std::span(twice.losses).first(kPeriod - 1));
       late += kEach * late_loss(twice);
     }
-    add_to(it.prefix, of_seed, 1.0 / static_cast<double>(seeds.size()));
+    add_to(it.prefix, of_seed, 1.0 / static_cast<double>(seeds.size()), std::identity());
     it.best.push_back(largest(of_seed));
     it.early.push_back(early);
     it.late.push_back(late);
@@ -224,14 +237,10 @@ std::vector<HeatMap::Panel> inspect_models(Report& report) {
   std::vector<Inspected> models;
   const ReadersModel reader = readers_model(report);
   models.push_back(inspect(report, "your model", reader.model, *reader.tokenizer));
-  const auto path = core::data_directory() / "smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
   if (report.short_form()) {
     report.say("SmolLM2: left out in the short form");
-  } else if (!std::filesystem::exists(path)) {
-    report.say("SmolLM2: left out, since there is no " + path.string() + "; make smollm2 fetches it");
-  } else {
-    const core::StoredModel published = core::read_model(path);
-    models.push_back(inspect(report, "SmolLM2", published, *data::tokenizer_from_gguf(*published.gguf)));
+  } else if (const auto published = smollm2(report, "SmolLM2")) {
+    models.push_back(inspect(report, "SmolLM2", published->model, *published->tokenizer));
   }
   show_heads(report, models);
   double equal = 0.0;  // the score of a head with equal weights on all positions

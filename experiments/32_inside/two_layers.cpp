@@ -110,7 +110,7 @@ Measured measure(nn::Llama& model, std::span<const Head> off) {
 
 Learner train_on_repetitions(int64_t n_layers, int64_t steps, uint64_t seed) {
   const train::TrainConfig setting = setting_of(n_layers, steps, seed);
-  Learner learner{.model = seeded_llama(setting.model, seed, blocks_without_feed_forward(setting.model))};
+  Learner learner{.model = seeded_llama(setting.model, seed, blocks_without_feed_forward())};
   nn::Llama& model = learner.model;
   train::AdamW adamw(*model, setting);
   const std::vector<Tensor> parameters = model->parameters();

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
+#include "experiments/33_cuda/lesson.h"
 #include "experiments/33_cuda/picture.h"
-#include "experiments/33_cuda/steps.h"
 #include "infer/cuda/kernels.h"
 
 namespace folio::experiments {
@@ -19,8 +19,8 @@ void step_a(Lesson& lesson) {
   std::vector<double> expected(kN);
   for (size_t i = 0; i < kN; ++i) expected[i] = gates[i] / (1.0 + std::exp(-double{gates[i]})) * ups[i];
 
-  const auto gate = lesson.on_device(gates);
-  const auto up = lesson.on_device(ups);
+  const auto gate = on_device(lesson.stream(), gates);
+  const auto up = on_device(lesson.stream(), ups);
   const auto out = lesson.unwritten(kN);
   const auto kernel = [&](const std::string& name, const std::string& symbol, auto swiglu) {
     return Kernel{name, symbol, 3.0 * kN * sizeof(float),

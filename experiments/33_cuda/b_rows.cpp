@@ -3,8 +3,8 @@
 
 #include <cmath>
 
+#include "experiments/33_cuda/lesson.h"
 #include "experiments/33_cuda/picture.h"
-#include "experiments/33_cuda/steps.h"
 #include "infer/cuda/kernels.h"
 
 namespace folio::experiments {
@@ -24,8 +24,8 @@ void step_b(Lesson& lesson) {
     }
   }
 
-  const auto x = lesson.on_device(xs);
-  const auto weight = lesson.on_device(weights);
+  const auto x = on_device(lesson.stream(), xs);
+  const auto weight = on_device(lesson.stream(), weights);
   const auto out = lesson.unwritten(xs.size());
   const Norm norm{x.as<float>(), weight.as<float>(), kEps, kRows, kDim, out.as<float>()};
   constexpr double kRoundings = (kDim / 2.0 + 5) * 0x1p-24;  // kDim roundings, halved by the square root, and 5 others

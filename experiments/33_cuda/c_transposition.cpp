@@ -1,8 +1,8 @@
 // Step (c) of the lesson measures transposition with coalesced reads and writes.
 #include "experiments/33_cuda/c_transposition.h"
 
+#include "experiments/33_cuda/lesson.h"
 #include "experiments/33_cuda/picture.h"
-#include "experiments/33_cuda/steps.h"
 
 namespace folio::experiments {
 
@@ -14,7 +14,7 @@ void step_c(Lesson& lesson) {
     for (size_t column = 0; column < kN; ++column) expected[column * kN + row] = values[row * kN + column];
   }
 
-  const auto in = lesson.on_device(values);
+  const auto in = on_device(lesson.stream(), values);
   const auto out = lesson.unwritten(values.size());
   const Transposition transposition{in.as<float>(), kN, kN, out.as<float>()};
   const auto kernel = [&](const std::string& name, const std::string& symbol, auto run) {

@@ -1,9 +1,11 @@
-// Published limits of three GPUs, from which a kernel's occupancy and lower bounds on its time are computed.
+// Published limits of three GPUs and the registers of kernels, from which occupancy and lower bounds on times are
+// computed.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "tests/infer/cuda/host/counts.h"
@@ -32,6 +34,10 @@ struct Occupancy {
 };
 /// Computes the occupancy of blocks of `threads` threads with `registers` each and `shared_bytes` of shared memory.
 [[nodiscard]] Occupancy occupancy(const Card& card, unsigned threads, unsigned registers, size_t shared_bytes);
+
+/// Returns the registers per thread of a kernel, such as "norm.cu:norm_block", for compute capability 9.0, or
+/// std::nullopt if neither resources.txt of this folder nor that of infer/cuda lists the kernel.
+[[nodiscard]] std::optional<unsigned> registers_of(const std::string& kernel);
 
 /// Lower bounds on a kernel's time in seconds, assuming that each sector is transferred once and all work overlaps.
 struct Bound {

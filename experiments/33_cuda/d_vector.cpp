@@ -5,8 +5,8 @@
 
 #include "core/float16.h"
 #include "experiments/33_cuda/engine_product.h"
+#include "experiments/33_cuda/lesson.h"
 #include "experiments/33_cuda/picture.h"
-#include "experiments/33_cuda/steps.h"
 
 namespace folio::experiments {
 
@@ -35,10 +35,10 @@ void step_d(Lesson& lesson) {
   std::vector<double> expected(kRows);
   for (size_t i = 0; i < weights.size(); ++i) expected[i / kColumns] += double{weights[i]} * xs[i % kColumns];
 
-  const auto weight = lesson.on_device(weights);
-  const auto quant = uploaded(lesson.stream(), quants);
-  const auto scale = uploaded(lesson.stream(), scales);
-  const auto x = lesson.on_device(xs);
+  const auto weight = on_device(lesson.stream(), weights);
+  const auto quant = on_device(lesson.stream(), quants);
+  const auto scale = on_device(lesson.stream(), scales);
+  const auto x = on_device(lesson.stream(), xs);
   const auto out = lesson.unwritten(kRows);
   const VectorProduct product{weight.as<float>(), x.as<float>(), kRows, kColumns, out.as<float>()};
   const QuantizedProduct quantized{quant.as<int8_t>(), scale.as<uint16_t>(), x.as<float>(), kRows,

@@ -5,8 +5,8 @@
 
 #include "core/float16.h"
 #include "experiments/33_cuda/engine_product.h"
+#include "experiments/33_cuda/lesson.h"
 #include "experiments/33_cuda/picture.h"
-#include "experiments/33_cuda/steps.h"
 
 namespace folio::experiments {
 
@@ -31,8 +31,8 @@ void step_e(Lesson& lesson) {
     }
   }
 
-  const auto a = lesson.on_device(as);
-  const auto b = lesson.on_device(bs);
+  const auto a = on_device(lesson.stream(), as);
+  const auto b = on_device(lesson.stream(), bs);
   const auto c = lesson.unwritten(kN * kN);
   const MatrixProduct product{a.as<float>(), b.as<float>(), kN, kN, kN, c.as<float>()};
   const EngineProduct engine(lesson.stream(), {.n_out = kN, .k = kN, .kind = infer::gpu::Kind::F16}, transposed, {},

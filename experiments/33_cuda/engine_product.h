@@ -28,11 +28,11 @@ class EngineProduct {
                       weight.scale_index(row % kTileRows, column % kBlockK) * 2,
                   &scales[i], 2);
     }
-    weights_ = uploaded(stream, packed);
+    weights_ = on_device(stream, packed);
     weight_.data = weights_.as<uint8_t>();
     inputs_ = {.n_rows = n_rows, .k = weight.k, .kind = weight.kind};
-    input_bytes_ = uploaded(stream, std::vector<uint8_t>(inputs_.bytes()));
-    row_scales_ = uploaded(stream, std::vector<float>(n_rows, 1.0F));
+    input_bytes_ = on_device(stream, std::vector<uint8_t>(inputs_.bytes()));
+    row_scales_ = on_device(stream, std::vector<float>(n_rows, 1.0F));
     inputs_.data = input_bytes_.as<uint8_t>();
     inputs_.row_scales = row_scales_.as<float>();
     pack_inputs(stream, x, inputs_);

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/float16.h"
-#include "experiments/33_cuda/steps.h"
+#include "experiments/33_cuda/lesson.h"
 #include "experiments/33_cuda/tiles.h"
 #include "infer/cuda/kernels.h"
 #include "train/report/svg.h"
@@ -89,15 +89,15 @@ void step_f(Lesson& lesson) {
   }
 
   gpu::Stream& stream = lesson.stream();
-  const auto weight = uploaded(stream, weights);
-  const auto x = uploaded(stream, xs);
+  const auto weight = on_device(stream, weights);
+  const auto x = on_device(stream, xs);
   const auto out = lesson.unwritten(kN * kN);
   const TileProduct rows{weight.as<uint16_t>(), x.as<uint16_t>(), kN, kN, kN, out.as<float>()};
   PackedProduct tiles{
       {.n_out = kN, .k = kN, .kind = gpu::Kind::F16}, {.n_rows = kN, .k = kN, .kind = gpu::Kind::F16}, out.as<float>()};
-  const auto packed_weight = uploaded(stream, in_tiles(tiles.weight, weights));
-  const auto packed_x = uploaded(stream, in_tiles(tiles.x, xs));
-  const auto scales = lesson.on_device(std::vector<float>(kN, 1.0F));
+  const auto packed_weight = on_device(stream, in_tiles(tiles.weight, weights));
+  const auto packed_x = on_device(stream, in_tiles(tiles.x, xs));
+  const auto scales = on_device(stream, std::vector<float>(kN, 1.0F));
   tiles.weight.data = packed_weight.as<uint8_t>();
   tiles.x.data = packed_x.as<uint8_t>();
   tiles.x.row_scales = scales.as<float>();

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/33_cuda/steps.h"
+#include "experiments/33_cuda/lesson.h"
 #include "experiments/33_cuda/tiles.h"
 #include "infer/cuda/kernels.h"
 #include "train/report/svg.h"
@@ -97,21 +97,21 @@ struct EngineAttention {
     const auto keep = [&](gpu::DeviceMemory made) -> const gpu::DeviceMemory& {
       return memory.emplace_back(std::move(made));
     };
-    in.cache.data = keep(lesson.on_device(engine_cache_of(past, in.cache, blocks))).as<uint8_t>();
-    in.rows = {.positions = keep(uploaded(stream, std::vector<int32_t>{kPast - 1})).as<int32_t>(),
-               .tables = keep(uploaded(stream, std::vector<int32_t>{0})).as<int32_t>(),
-               .blocks = keep(uploaded(stream, blocks)).as<int32_t>(),
+    in.cache.data = keep(on_device(stream, engine_cache_of(past, in.cache, blocks))).as<uint8_t>();
+    in.rows = {.positions = keep(on_device(stream, std::vector<int32_t>{kPast - 1})).as<int32_t>(),
+               .tables = keep(on_device(stream, std::vector<int32_t>{0})).as<int32_t>(),
+               .blocks = keep(on_device(stream, blocks)).as<int32_t>(),
                .n_rows = 1};
     in.window = kPast;
     const gpu::AttentionItem item{.row = 0, .n_rows = 1, .query = 0, .n_queries = 1};
-    in.items = keep(uploaded(stream, std::vector{item})).as<gpu::AttentionItem>();
+    in.items = keep(on_device(stream, std::vector{item})).as<gpu::AttentionItem>();
     in.n_items = in.n_slots = 1;
     in.max_parts = kParts;
     in.scale = a.scale;
     in.query = a.query;
     in.out = a.out;
     in.partials = keep(lesson.unwritten(gpu::partial_bytes(in) / sizeof(float))).as<float>();
-    in.counters = keep(uploaded(stream, std::vector<uint32_t>(kHeads))).as<uint32_t>();
+    in.counters = keep(on_device(stream, std::vector<uint32_t>(kHeads))).as<uint32_t>();
   }
 
   gpu::Attention in;
@@ -161,9 +161,9 @@ void step_g(Lesson& lesson) {
   for (float& v : past.values) v = (v + 1.0F) / 2.0F;
   gpu::Stream& stream = lesson.stream();
   const std::vector<int32_t> blocks = scattered((kPast + 15) / 16, kPool, 37);
-  const auto query = lesson.on_device(past.query);
-  const auto cache = lesson.on_device(cache_of(past, blocks));
-  const auto table = uploaded(stream, blocks);
+  const auto query = on_device(stream, past.query);
+  const auto cache = on_device(stream, cache_of(past, blocks));
+  const auto table = on_device(stream, blocks);
   const auto scores = lesson.unwritten(kHeads * kPast);
   const auto partials = lesson.unwritten(kHeads * kParts * (kQueryDim + 2));
   const auto out = lesson.unwritten(past.query.size());

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "experiments/33_cuda/steps.h"
+#include "experiments/33_cuda/lesson.h"
 #include "experiments/33_cuda/tiles.h"
 #include "infer/cuda/kernels.h"
 #include "train/report/svg.h"
@@ -54,17 +54,17 @@ struct Layer {
 struct EngineLayer {
   EngineLayer(Lesson& lesson, const Layer& layer, const FeedForward& f)
       : stream(lesson.stream()),
-        x(lesson.on_device(layer.x)),
+        x(on_device(stream, layer.x)),
         f(f),
         normed{.n_rows = 1, .k = kDim},
         gated{.n_rows = 1, .k = kHidden} {
     const auto packed = [&](const std::vector<float>& numbers, uint32_t n_out, uint32_t k) {
       gpu::PackedMatrix matrix{.n_out = n_out, .k = k};
-      matrix.data = memory.emplace_back(uploaded(stream, in_tiles(matrix, numbers))).as<uint8_t>();
+      matrix.data = memory.emplace_back(on_device(stream, in_tiles(matrix, numbers))).as<uint8_t>();
       return matrix;
     };
     for (gpu::PackedInputs* inputs : {&normed, &gated}) {
-      inputs->data = memory.emplace_back(lesson.on_device(std::vector<float>(inputs->bytes() / 4))).as<uint8_t>();
+      inputs->data = memory.emplace_back(on_device(stream, std::vector<float>(inputs->bytes() / 4))).as<uint8_t>();
     }
     first[0] = {.weight = packed(layer.gate, kHidden, kDim), .out = f.gated};
     first[1] = {.weight = packed(layer.up, kHidden, kDim), .out = f.upped};
@@ -138,11 +138,11 @@ void step_h(Lesson& lesson) {
                     positive(lesson, kHidden * kDim, 3, kLargest), positive(lesson, kHidden * kDim, 4, kLargest),
                     positive(lesson, kDim * kHidden, 5, kLargest)};
   gpu::Stream& stream = lesson.stream();
-  const auto x = lesson.on_device(layer.x);
-  const auto weight = lesson.on_device(layer.weight);
-  const auto gate = lesson.on_device(layer.gate);
-  const auto up = lesson.on_device(layer.up);
-  const auto down = lesson.on_device(layer.down);
+  const auto x = on_device(stream, layer.x);
+  const auto weight = on_device(stream, layer.weight);
+  const auto gate = on_device(stream, layer.gate);
+  const auto up = on_device(stream, layer.up);
+  const auto down = on_device(stream, layer.down);
   const auto normed = lesson.unwritten(kDim);
   const auto gated = lesson.unwritten(kHidden);
   const auto upped = lesson.unwritten(kHidden);
@@ -152,13 +152,8 @@ void step_h(Lesson& lesson) {
       x.as<float>(), weight.as<float>(), gate.as<float>(),  up.as<float>(),    down.as<float>(),   kNormEps,       kDim,
       kHidden,       normed.as<float>(), gated.as<float>(), upped.as<float>(), branch.as<float>(), out.as<float>()};
   const EngineLayer engine(lesson, layer, f);
-  const auto recorded = [&](auto issue) {
-    stream.begin_recording();
-    issue();
-    return stream.end_recording();
-  };
-  gpu::Recording six = recorded([&] { feed_forward_launches(stream, f); });
-  gpu::Recording two = recorded([&] { feed_forward_fused(stream, f); });
+  gpu::Recording six = stream.record([&] { feed_forward_launches(stream, f); });
+  gpu::Recording two = stream.record([&] { feed_forward_fused(stream, f); });
   constexpr double kBytes = (3.0 * kHidden * kDim + 3 * kDim) * sizeof(float);
   const auto kernel = [&](const std::string& name, const std::string& symbol, const std::function<void()>& run) {
     return Kernel{name, symbol, kBytes, run, &out, {}, {.max_accesses = 200}};

@@ -2,7 +2,6 @@
 #include "experiments/33_cuda/lesson.h"
 
 #include "core/error.h"
-#include "experiments/33_cuda/resources.h"
 
 namespace folio::experiments {
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "experiments/33_cuda/cards.h"
+#include "experiments/33_cuda/tiles.h"
 #include "experiments/common/report.h"
 #include "infer/cuda/device.h"
 #include "tests/infer/cuda/host/counts.h"
@@ -48,8 +49,10 @@ class Lesson {
 
   /// Returns n floats, uniform in [-1, 1), that depend on the study's seed and on `stream`.
   [[nodiscard]] std::vector<float> random(size_t n, uint64_t stream) const;
-  [[nodiscard]] infer::gpu::DeviceMemory on_device(const std::vector<float>& values);
-  [[nodiscard]] infer::gpu::DeviceMemory unwritten(size_t n_floats);  ///< filled with NaN
+  /// Returns memory for n floats, filled with NaN.
+  [[nodiscard]] infer::gpu::DeviceMemory unwritten(size_t n) {
+    return infer::gpu::test::unwritten(stream_, n * sizeof(float));
+  }
 
   /// Measures the kernels and checks their outputs. Prints the tables "TITLE: counts" and "TITLE: limits", or on a GPU
   /// "TITLE: times". Returns one measurement per kernel.
@@ -60,7 +63,6 @@ class Lesson {
   void check_error(const std::string& what, const std::string& part, const std::function<void()>& run);
 
  private:
-  [[nodiscard]] std::vector<float> on_host(const infer::gpu::DeviceMemory& memory);
   /// Runs and measures a kernel. The caller must have called kernel.prepare, or filled the output with NaN.
   [[nodiscard]] Measured measure(const Kernel& kernel);
   /// Prepares the output of each kernel, measures the kernel, and checks the output.
@@ -70,5 +72,15 @@ class Lesson {
   Report& report_;
   infer::gpu::Stream stream_{0};
 };
+
+// The steps of the lesson.
+void step_a(Lesson& lesson);  ///< SwiGLU with one thread per element
+void step_b(Lesson& lesson);  ///< RMSNorm with one block per row
+void step_c(Lesson& lesson);  ///< transposition with coalesced accesses
+void step_d(Lesson& lesson);  ///< product of a matrix and a vector
+void step_e(Lesson& lesson);  ///< product of two matrices
+void step_f(Lesson& lesson);  ///< products on tensor cores
+void step_g(Lesson& lesson);  ///< attention over a paged cache
+void step_h(Lesson& lesson);  ///< a decoding step as a CUDA graph
 
 }  // namespace folio::experiments

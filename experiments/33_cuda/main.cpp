@@ -1,6 +1,6 @@
 // Study: why is one CUDA kernel faster than another? An emulator counts the kernels' operations, so no GPU is needed.
 // The results are explained in README.md.
-#include "experiments/33_cuda/steps.h"
+#include "experiments/33_cuda/lesson.h"
 
 namespace {
 

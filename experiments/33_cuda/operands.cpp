@@ -1,33 +1,15 @@
-// The lesson's functions that the emulator and GPUs share: inputs, outputs, and their comparison.
+// The lesson's functions that the emulator and GPUs share: inputs, and the comparison of outputs.
 #include <cmath>
 #include <random>
 
 #include "experiments/33_cuda/lesson.h"
-#include "experiments/33_cuda/tiles.h"
 
 namespace folio::experiments {
-
-using infer::gpu::DeviceMemory;
 
 std::vector<float> Lesson::random(size_t n, uint64_t stream) const {
   std::mt19937_64 bits(report_.seed() * 1000 + stream);
   std::vector<float> values(n);
   for (float& v : values) v = static_cast<float>(static_cast<int32_t>(bits() >> 40U) - (1 << 23)) * 0x1p-23F;
-  return values;
-}
-
-DeviceMemory Lesson::on_device(const std::vector<float>& values) { return uploaded(stream_, values); }
-
-DeviceMemory Lesson::unwritten(size_t n_floats) {
-  DeviceMemory memory(stream_, n_floats * sizeof(float));
-  stream_.fill(memory.as<float>(), 0xFF, memory.bytes());
-  return memory;
-}
-
-std::vector<float> Lesson::on_host(const DeviceMemory& memory) {
-  std::vector<float> values(memory.bytes() / sizeof(float));
-  stream_.copy_out(values.data(), memory.as<float>(), memory.bytes());
-  stream_.wait();
   return values;
 }
 
@@ -38,7 +20,7 @@ std::vector<Measured> Lesson::measure_all(const std::string& title, const std::v
   for (const Kernel& kernel : kernels) {
     kernel.prepare ? kernel.prepare() : stream_.fill(kernel.out->as<float>(), 0xFF, kernel.out->bytes());
     all.push_back(measure(kernel));
-    const std::vector<float> out = on_host(*kernel.out);
+    const std::vector<float> out = infer::gpu::test::on_host<float>(stream_, *kernel.out);
     if (out.size() != expected.values.size()) largest = NAN;
     for (size_t i = 0; i < out.size() && !std::isnan(largest); ++i) {
       const double error = std::abs(out[i] - expected.values[i]);

@@ -35,14 +35,18 @@ std::map<uint64_t, unsigned> words_of(const WarpAccess& a) {
   return lanes;
 }
 
+std::set<uint64_t> sectors_of(const std::map<uint64_t, unsigned>& words) {
+  std::set<uint64_t> sectors;
+  for (const auto& [word, lane] : words) sectors.insert(word / 8);
+  return sectors;
+}
+
 /// Draws an access to device memory as rows of sectors, from height `y` down, and sets y to the bottom of the last row.
 std::string device_row(const WarpAccess& a, double& y) {
   const auto words = words_of(a);
-  std::set<uint64_t> sectors;
-  for (const auto& [word, lane] : words) sectors.insert(word / 8);
   std::string body;
   double x = kLeft;
-  for (const uint64_t sector : sectors) {
+  for (const uint64_t sector : sectors_of(words)) {
     if (x > kLeft + kWidth - 1) {
       x = kLeft;
       y += kHeight;
@@ -76,17 +80,13 @@ std::string shared_row(const WarpAccess& a, double& y) {
 
 std::string caption(const WarpAccess& a) {
   const auto words = words_of(a);
-  std::set<uint64_t> sectors;
   std::map<uint64_t, unsigned> banks;
-  for (const auto& [word, lane] : words) {
-    sectors.insert(word / 8);
-    ++banks[word % 32];
-  }
   unsigned most = 0;
-  for (const auto& [bank, n] : banks) most = std::max(most, n);
+  for (const auto& [word, lane] : words) most = std::max(most, ++banks[word % 32]);
   const std::string at = fmt::format("{} at {}", a.store ? "store" : "load", place_of(a));
   if (a.shared) return fmt::format("shared {}: at most {} words of one bank", at, most);
-  return fmt::format("{}: {} sectors, {} of {} bytes used", at, sectors.size(), 4 * words.size(), 32 * sectors.size());
+  const size_t n_sectors = sectors_of(words).size();
+  return fmt::format("{}: {} sectors, {} of {} bytes used", at, n_sectors, 4 * words.size(), 32 * n_sectors);
 }
 
 }  // namespace

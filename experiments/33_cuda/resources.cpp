@@ -1,8 +1,8 @@
-#include "experiments/33_cuda/resources.h"
-
 #include <fstream>
 #include <map>
 #include <regex>
+
+#include "experiments/33_cuda/cards.h"
 
 namespace folio::experiments {
 

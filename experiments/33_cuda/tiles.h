@@ -1,21 +1,15 @@
-// Copies arrays of any type, and matrices in the engine's layout of tiles, to device memory.
+// Stores matrices in the engine's layout of tiles.
 #pragma once
 
 #include <cstring>
 #include <vector>
 
-#include "infer/cuda/device.h"
 #include "infer/cuda/layout.h"
+#include "tests/infer/cuda/support.h"
 
 namespace folio::experiments {
 
-template <typename T>
-[[nodiscard]] infer::gpu::DeviceMemory uploaded(infer::gpu::Stream& stream, const std::vector<T>& values) {
-  infer::gpu::DeviceMemory memory(stream, values.size() * sizeof(T));
-  stream.copy_in(memory.as<void>(), values.data(), memory.bytes());
-  stream.wait();
-  return memory;
-}
+using infer::gpu::test::on_device;
 
 /// Returns the matrix `numbers` (rows, view.k) in the layout of `view`: a PackedMatrix has tiles of 16 rows, and
 /// PackedInputs have tiles of 8.

@@ -1,5 +1,6 @@
 // Compares fixed numbers of draft tokens with those that the engine chooses: tokens per second for 1 to 64 sequences,
-// on repetitive and on other text. Rounds alternate the order of the settings; ratios are medians over rounds.
+// on repetitive and on other text. Each fixed number runs in pairs with the chosen ones, in alternating order; ratios
+// are medians over pairs.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -18,7 +19,7 @@ using namespace folio;
 
 constexpr size_t kAuto = SIZE_MAX;  // the engine chooses the number of drafts
 constexpr size_t kMost = 8;
-const std::vector<size_t> kSides{0, 1, 2, 3, 4, 6, 8, kAuto};
+const std::vector<size_t> kFixed{0, 1, 2, 3, 4, 6, 8};
 
 double median(std::vector<double> values) {
   std::ranges::sort(values);
@@ -45,8 +46,8 @@ struct Speed {
 };
 
 // Returns the speed with `side` draft tokens per sequence, measured while all sequences generate: from the time when
-// each has its first token until one ends.
-// If `side` is kAuto, the engine chooses the number, starting from the estimates in `learned`, which it updates.
+// each has its first token until one ends. If `side` is kAuto, the engine chooses the number, starting from the
+// estimates in `learned`, which it updates.
 Speed speed_of(infer::Engine& engine, std::vector<infer::Request> requests, size_t side, infer::Goodput& learned) {
   engine.goodput() = learned;
   if (side != kAuto) engine.goodput().set_times({}, 0.0);  // as if drafts took no time: always tries `side` drafts
@@ -61,6 +62,8 @@ Speed speed_of(infer::Engine& engine, std::vector<infer::Request> requests, size
   }
   while (n_silent > 0) core::require(engine.step(), "the engine stopped early");
   const auto before = engine.statistics();
+  core::require(before.running == requests.size(),
+                "a sequence ended before all had begun; use more --tokens or fewer --sequences");
   const auto n = static_cast<double>(requests.size());
   const auto start = std::chrono::steady_clock::now();
   while (engine.step() && engine.statistics().running == requests.size()) continue;
@@ -74,28 +77,32 @@ void measure(infer::LoadedModel& model, size_t n, bool repeats, int64_t n_tokens
   infer::Engine& engine = model.engine();
   const std::vector<infer::Request> requests = requests_of(model.tokenizer(), n, repeats, n_tokens);
   infer::Goodput learned;
-  std::vector<std::vector<double>> speeds(kSides.size());
-  std::vector<double> per_step(kSides.size());
-  for (size_t round = 0; round <= n_pairs; ++round) {  // the first round warms up
-    for (size_t i = 0; i < kSides.size(); ++i) {
-      const size_t side = round % 2 == 0 ? i : kSides.size() - 1 - i;
-      const Speed speed = speed_of(engine, requests, kSides[side], learned);
-      per_step[side] = speed.tokens_per_step;
-      if (round > 0) speeds[side].push_back(speed.tokens_per_s);
+  std::vector<std::vector<double>> speeds(kFixed.size());
+  std::vector<std::vector<double>> ratios(kFixed.size());
+  std::vector<double> own_speeds;
+  std::vector<double> per_step(kFixed.size());
+  double own_per_step = 0.0;
+  for (size_t pair = 0; pair <= n_pairs; ++pair) {  // the first pair warms up
+    for (size_t i = 0; i < kFixed.size(); ++i) {
+      Speed fixed{};
+      if (pair % 2 == 0) fixed = speed_of(engine, requests, kFixed[i], learned);
+      const Speed own = speed_of(engine, requests, kAuto, learned);
+      if (pair % 2 == 1) fixed = speed_of(engine, requests, kFixed[i], learned);
+      per_step[i] = fixed.tokens_per_step;
+      own_per_step = own.tokens_per_step;
+      if (pair == 0) continue;
+      speeds[i].push_back(fixed.tokens_per_s);
+      own_speeds.push_back(own.tokens_per_s);
+      ratios[i].push_back(own.tokens_per_s / fixed.tokens_per_s);
     }
   }
   std::string line = fmt::format("{:3} {:8}", n, repeats ? "repeats" : "does not");
   double worst = 1e9;
-  for (size_t side = 0; side < kSides.size(); ++side) {
-    std::vector<double> ratios;
-    for (size_t r = 0; r < n_pairs; ++r) ratios.push_back(speeds.back()[r] / speeds[side][r]);
-    if (side + 1 < kSides.size()) {
-      line += fmt::format("  {:7.1f} ({:.3f}) {:.2f}", median(speeds[side]), median(ratios), per_step[side]);
-      worst = std::min(worst, median(ratios));
-    } else {
-      line += fmt::format("  {:7.1f}  least {:.3f}  {:.2f}", median(speeds[side]), worst, per_step[side]);
-    }
+  for (size_t i = 0; i < kFixed.size(); ++i) {
+    line += fmt::format("  {:7.1f} ({:.3f}) {:.2f}", median(speeds[i]), median(ratios[i]), per_step[i]);
+    worst = std::min(worst, median(ratios[i]));
   }
+  line += fmt::format("  {:7.1f}  least {:.3f}  {:.2f}", median(own_speeds), worst, own_per_step);
   fmt::print("{}  {:.3f} + {:.4f} ms/row, {:.3f} ms/pass\n", line, learned.time().fixed * 1e3,
              learned.time().per_row * 1e3, learned.pass_seconds() * 1e3);
   std::fflush(stdout);

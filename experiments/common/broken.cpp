@@ -2,7 +2,6 @@
 
 #include <ATen/ops/scaled_dot_product_attention.h>
 
-#include <cmath>
 #include <memory>
 
 namespace folio::experiments {
@@ -40,20 +39,12 @@ class ArrangedParts : public nn::Parts {
 
 }  // namespace
 
-MeanNormImpl::MeanNormImpl(int64_t dim, double eps) : eps_(eps) {
-  weight = register_parameter("weight", torch::ones(dim));
-}
-
 torch::Tensor MeanNormImpl::forward(const torch::Tensor& x) {
-  return x / (x.mean(-1, /*keepdim=*/true) + eps_).sqrt() * weight;
-}
-
-SequenceNormImpl::SequenceNormImpl(int64_t dim, double eps) : eps_(eps) {
-  weight = register_parameter("weight", torch::ones(dim));
+  return x / (x.mean(-1, /*keepdim=*/true) + eps()).sqrt() * weight;
 }
 
 torch::Tensor SequenceNormImpl::forward(const torch::Tensor& x) {
-  return x / (x.square().mean({-2, -1}, /*keepdim=*/true) + eps_).sqrt() * weight;
+  return x / (x.square().mean({-2, -1}, /*keepdim=*/true) + eps()).sqrt() * weight;
 }
 
 torch::Tensor UnmaskedAttentionImpl::forward(const torch::Tensor& x, const torch::Tensor& /*starts*/) {
@@ -62,19 +53,13 @@ torch::Tensor UnmaskedAttentionImpl::forward(const torch::Tensor& x, const torch
                                                  /*enable_gqa=*/n_kv_heads_ != n_heads_));
 }
 
-torch::Tensor UnmaskedAttentionImpl::weights(const torch::Tensor& x) {
-  const Heads heads = project(x);
-  const auto k_BHTK = heads.k.repeat_interleave(n_heads_ / n_kv_heads_, 1);
-  return (heads.q.matmul(k_BHTK.transpose(-2, -1)) / std::sqrt(heads.q.size(-1))).softmax(-1);
+torch::Tensor UnmaskedAttentionImpl::mask(int64_t T, torch::Device device, const torch::Tensor& /*starts*/) const {
+  return torch::ones({T, T}, torch::dtype(torch::kBool).device(device));
 }
 
-ModelParts blocks_that_discard_attention(const core::ModelConfig& /*config*/) {
-  return std::make_shared<ArrangedParts<DiscardingBlockImpl>>();
-}
+ModelParts blocks_that_discard_attention() { return std::make_shared<ArrangedParts<DiscardingBlockImpl>>(); }
 
-ModelParts blocks_without_residuals(const core::ModelConfig& /*config*/) {
-  return std::make_shared<ArrangedParts<ReplacingBlockImpl>>();
-}
+ModelParts blocks_without_residuals() { return std::make_shared<ArrangedParts<ReplacingBlockImpl>>(); }
 
 void initialize_by_default(nn::Llama& model) {
   for (const auto& module : model->modules()) {

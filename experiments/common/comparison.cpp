@@ -27,16 +27,13 @@ struct Trained {
   double loss = 0.0, measured = 0.0;
 };
 
-// Trains a variant from one seed on a single thread. `generator` guards LibTorch's global random generator.
+// Trains a variant from one seed on a single thread.
 Trained train_variant(const Shakespeare& text, const train::TrainConfig& setting, const Variant& variant, double lr,
-                      uint64_t seed, const Measure& measure, std::mutex& generator) {
+                      uint64_t seed, const Measure& measure) {
   train::TrainConfig config = with_rate(setting, lr);
   config.model = variant.model;
   config.seed = seed;
-  std::unique_lock lock(generator);
-  nn::Llama model = seeded_llama(variant.model, seed, variant.blocks ? variant.blocks(variant.model) : ModelParts{});
-  if (variant.prepare) variant.prepare(model);
-  lock.unlock();
+  nn::Llama model = seeded_llama(variant.model, seed, variant.blocks, variant.prepare);
   Trained trained{.parameters = count_parameters(model), .loss = train_model(model, text, config).validation_loss};
   trained.measured = measure && !std::isnan(trained.loss) ? measure(model) : trained.loss;
   return trained;
@@ -56,7 +53,7 @@ int place_of(double rate) { return static_cast<int>(std::lround(2.0 * std::log10
 
 void run_jobs(size_t count, const std::function<void(size_t)>& job) {
   std::atomic<size_t> next{0};
-  std::vector<std::future<void>> workers(std::clamp<size_t>(std::thread::hardware_concurrency(), 1, count));
+  std::vector<std::future<void>> workers(std::min<size_t>(std::max(1U, std::thread::hardware_concurrency()), count));
   for (auto& worker : workers) {
     worker = std::async(std::launch::async, [&] {
       try {
@@ -85,7 +82,7 @@ std::vector<Outcome> train_variants(const Report& report, const Shakespeare& tex
     Outcome& outcome = outcomes[i / seeds.size()];
     const size_t s = i % seeds.size();
     const double lr = variant.lr > 0.0 ? variant.lr : setting.lr;
-    const Trained trained = train_variant(text, setting, variant, lr, seeds[s], measure, one_at_a_time);
+    const Trained trained = train_variant(text, setting, variant, lr, seeds[s], measure);
     const std::lock_guard lock(one_at_a_time);
     outcome.parameters = trained.parameters;
     outcome.losses[s] = trained.loss;
@@ -162,7 +159,7 @@ std::vector<RateSearch> tune_variants(const Report& report, const Shakespeare& t
   std::mutex one_at_a_time;
   const auto loss = [&](size_t which, double rate, uint64_t seed) {
     const Variant& variant = variants[which];
-    const double measured = train_variant(text, setting, variant, rate, seed, measure, one_at_a_time).measured;
+    const double measured = train_variant(text, setting, variant, rate, seed, measure).measured;
     const std::lock_guard lock(one_at_a_time);
     report.say(fmt::format("  {} at {:g}, seed {}: {:.3f}", variant.name, rate, seed, measured));
     return measured;

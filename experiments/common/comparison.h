@@ -15,10 +15,8 @@ namespace folio::experiments {
 struct Variant {
   std::string name;
   core::ModelConfig model;
-  /// Returns the parts from which the model is built. Default: Llama's parts.
-  std::function<ModelParts(const core::ModelConfig&)> blocks{};
-  /// Changes the model after its initialization. Default: no change.
-  std::function<void(nn::Llama& model)> prepare{};
+  ModelParts blocks{};  ///< the model's parts; null: Llama's
+  Prepare prepare{};
   double lr = 0.0;  ///< learning rate; 0: that of the study's setting
 };
 

@@ -17,6 +17,8 @@
 namespace folio::experiments {
 namespace {
 
+constexpr const char* kSelf = "/proc/self/exe";  // also argv[0] of ranks, which distinguishes them from other programs
+
 // Returns a free port. Another process may bind it before rank 0 does; rank 0 then reports the error.
 uint16_t free_port() {
   const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -41,7 +43,7 @@ bool is_ours(std::string_view variable) {
 
 pid_t start(const std::vector<std::string>& arguments, std::vector<std::string> environment) {
   std::vector<char*> argv, envp;
-  std::string name = "/proc/self/exe";
+  std::string name = kSelf;
   argv.push_back(name.data());
   std::vector<std::string> own = arguments;
   for (std::string& argument : own) argv.push_back(argument.data());
@@ -92,7 +94,8 @@ std::optional<int> run_as_rank(
   try {
     const auto launch = train::parallel::launch_from_environment();
     if (!launch) return {};
-    core::require(argc > 2, "RANK is set, but a study starts its ranks itself: run it without RANK and WORLD_SIZE");
+    core::require(std::string_view(argv[0]) == kSelf,
+                  "RANK is set, but a study starts its ranks itself: run it without RANK and WORLD_SIZE");
     at::set_num_threads(1);
     try {
       as_rank(*launch, {argv + 1, argv + argc});

@@ -37,6 +37,17 @@ ReadersModel readers_model(const Report& report) {
   return it;
 }
 
+std::optional<ReadersModel> smollm2(const Report& report, const std::string& what) {
+  const auto path = core::data_directory() / "smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
+  if (!std::filesystem::exists(path)) {
+    report.say(what + ": left out, since there is no " + path.string() + "; make smollm2 fetches it");
+    return {};
+  }
+  core::StoredModel model = core::read_model(path);
+  auto tokenizer = data::tokenizer_from_gguf(*model.gguf);
+  return ReadersModel{.model = std::move(model), .tokenizer = std::move(tokenizer)};
+}
+
 std::vector<infer::GenerateResult> completed(infer::Engine& engine, std::vector<infer::Request> requests) {
   std::vector<infer::RequestId> ids;
   for (infer::Request& request : requests) ids.push_back(engine.add(std::move(request)));

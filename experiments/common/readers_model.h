@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "core/weights.h"
@@ -21,6 +23,9 @@ struct ReadersModel {
 
 /// Loads the model and prints its path. Throws core::Error if runs/ has no model, or if the model has no tokenizer.
 [[nodiscard]] ReadersModel readers_model(const Report& report);
+
+/// Loads SmolLM2. If `make smollm2` has not downloaded it, prints that `what` is left out and returns nullopt.
+[[nodiscard]] std::optional<ReadersModel> smollm2(const Report& report, const std::string& what);
 
 /// Runs the requests in one batch to their ends. Returns the first output of each.
 [[nodiscard]] std::vector<infer::GenerateResult> completed(infer::Engine& engine, std::vector<infer::Request> requests);

@@ -206,19 +206,23 @@ std::string visible(std::string_view text) {
   return out;
 }
 
-int run_study(int argc, char** argv, const std::string& name, const std::function<void(Report&)>& study) {
+int exit_code_of(const std::string& name, const std::function<int()>& body) {
   try {
+    return body();
+  } catch (const std::exception& error) {
+    const std::string_view what = error.what();
+    fmt::print(stderr, "{}: {}\n", name, what.substr(0, what.find('\n')));
+    return dynamic_cast<const core::UsageError*>(&error) != nullptr ? 2 : 1;
+  }
+}
+
+int run_study(int argc, char** argv, const std::string& name, const std::function<void(Report&)>& study) {
+  return exit_code_of(name, [&] {
     const Options options = parse(argc, argv, name);
     Report report(name, options.directory, options.seed, options.short_form);
     study(report);
     return report.finish();
-  } catch (const core::UsageError& error) {
-    fmt::print(stderr, "{}: {}\n", name, error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}: {}\n", name, error.what());
-    return 1;
-  }
+  });
 }
 
 }  // namespace folio::experiments

@@ -32,7 +32,7 @@ class Report {
   /// Returns seed(), seed() + 1 and seed() + 2, or only seed() in short form.
   [[nodiscard]] std::vector<uint64_t> seeds() const;
 
-  /// Prints a progress line that is not stored in results.json.
+  /// Prints a progress line that is not stored in results.json. Thread-safe.
   void say(const std::string& line) const;
 
   /// Prints a table and stores it. Cells are strings, integers, or floats with three decimals (small ones as 1.2e-06);
@@ -57,9 +57,10 @@ class Report {
   void check_below(const std::string& text, const Interval& interval, double limit);
   void check_above(const std::string& text, const Interval& interval, double limit);
 
-  /// Writes an SVG document to `file_name` in the output directory.
+  /// Writes an SVG document, or a chart's, to `file_name` in the output directory.
   void picture(const std::string& file_name, const std::string& svg);
   void picture(const std::string& file_name, const train::LineChart& chart) { picture(file_name, chart.svg()); }
+  void picture(const std::string& file_name, const auto& chart) { picture(file_name, chart.svg()); }
 
   /// Writes results.json, prints the output directory and whether all checks passed, and returns the exit code: 0 if
   /// they did, otherwise 1.
@@ -85,6 +86,10 @@ class Report {
 [[nodiscard]] std::string shown(const Interval& interval, int digits = 3);
 /// Makes spaces and line ends visible: "␣the", "↵".
 [[nodiscard]] std::string visible(std::string_view text);
+
+/// Returns the exit code of body(). If it throws, prints NAME and the first line of the message (LibTorch appends a
+/// stack trace), and returns 2 for core::UsageError, otherwise 1.
+[[nodiscard]] int exit_code_of(const std::string& name, const std::function<int()>& body);
 
 /// Runs a study as main(). Flags: --out DIR (default: runs/experiments/NAME), --seed N (default: 1), and --short for
 /// the short form. Returns the exit code: 0 if all results hold, 1 if a result fails or the study throws, 2 for wrong

@@ -28,14 +28,14 @@ double student_t_within(double x, int degrees) {
   return odd ? 2.0 / std::numbers::pi * (angle + std::sin(angle) * sum) : std::sin(angle) * sum;
 }
 
-double student_t_bound(double probability, int degrees) {
-  core::require(probability > 0.0 && probability < 1.0, "a probability between 0 and 1 is needed, not {}", probability);
+double student_t_bound(int degrees) {
+  constexpr double kProbability = 0.95;
   double low = 0.0;
   double high = 1.0;
-  while (student_t_within(high, degrees) < probability) high *= 2.0;
+  while (student_t_within(high, degrees) < kProbability) high *= 2.0;
   for (int i = 0; i < 100; ++i) {
     const double middle = 0.5 * (low + high);
-    (student_t_within(middle, degrees) < probability ? low : high) = middle;
+    (student_t_within(middle, degrees) < kProbability ? low : high) = middle;
   }
   return high;
 }
@@ -47,7 +47,7 @@ Interval mean_interval(std::span<const double> values) {
   double squares = 0.0;
   for (const double value : values) squares += (value - mean) * (value - mean);
   const double half =
-      student_t_bound(0.95, static_cast<int>(values.size()) - 1) * std::sqrt(squares / (n - 1.0)) / std::sqrt(n);
+      student_t_bound(static_cast<int>(values.size()) - 1) * std::sqrt(squares / (n - 1.0)) / std::sqrt(n);
   return {.mean = mean, .low = mean - half, .high = mean + half};
 }
 
@@ -59,10 +59,6 @@ std::vector<double> differences(std::span<const double> a, std::span<const doubl
 }
 
 Interval paired_interval(std::span<const double> a, std::span<const double> b) {
-  return mean_interval(differences(a, b));
-}
-
-Interval paired_interval_or_difference(std::span<const double> a, std::span<const double> b) {
   const std::vector<double> apart = differences(a, b);
   return apart.size() == 1 ? Interval{apart[0], apart[0], apart[0]} : mean_interval(apart);
 }

@@ -2,6 +2,7 @@
 // same seed (same initialization and batches), which cancel the effect of the seed.
 #pragma once
 
+#include <cmath>
 #include <span>
 #include <vector>
 
@@ -14,6 +15,12 @@ struct Interval {
   double high = 0.0;
 };
 
+/// Returns the larger value, or NaN if one is NaN, which std::max may discard: a largest error must not hide a NaN.
+template <typename Number>
+[[nodiscard]] Number larger(Number a, Number b) {
+  return a > b || std::isnan(a) ? a : b;
+}
+
 /// Returns a / b as doubles.
 [[nodiscard]] double ratio(auto a, auto b) { return static_cast<double>(a) / static_cast<double>(b); }
 
@@ -24,9 +31,8 @@ struct Interval {
 /// 1. Source: Abramowitz & Stegun, "Handbook of Mathematical Functions", 26.7.3 and 26.7.4.
 [[nodiscard]] double student_t_within(double x, int degrees);
 
-/// Returns the x for which student_t_within(x, degrees) is `probability`: 12.706 for 0.95 and 1 degree. Throws
-/// core::Error unless 0 < probability < 1.
-[[nodiscard]] double student_t_bound(double probability, int degrees);
+/// Returns the x for which student_t_within(x, degrees) is 0.95: 12.706 for 1 degree.
+[[nodiscard]] double student_t_bound(int degrees);
 
 /// Returns the 95 % interval mean ± t s / √n with the sample standard deviation s and n - 1 degrees of freedom. Source:
 /// Student, "The Probable Error of a Mean", 1908. Throws core::Error for fewer than two values.
@@ -35,11 +41,8 @@ struct Interval {
 /// Returns a[i] - b[i] for each i. Throws core::Error if the sizes differ.
 [[nodiscard]] std::vector<double> differences(std::span<const double> a, std::span<const double> b);
 
-/// Returns mean_interval(differences(a, b)).
+/// Returns mean_interval(differences(a, b)), or for a single pair the difference itself as mean, low and high.
 [[nodiscard]] Interval paired_interval(std::span<const double> a, std::span<const double> b);
-
-/// Returns paired_interval(a, b), or for a single pair the difference itself as mean, low and high.
-[[nodiscard]] Interval paired_interval_or_difference(std::span<const double> a, std::span<const double> b);
 
 /// Returns the absolute value of each element.
 [[nodiscard]] std::vector<double> sizes(std::vector<double> values);

@@ -67,13 +67,14 @@ train::TrainConfig decaying_setting(const Shakespeare& text, int64_t steps) {
   return c;
 }
 
-nn::Llama seeded_llama(const core::ModelConfig& config, uint64_t seed, ModelParts parts) {
+nn::Llama seeded_llama(const core::ModelConfig& config, uint64_t seed, ModelParts parts, const Prepare& prepare) {
   static std::mutex generator;  // guards LibTorch's global random generator: models may be built concurrently
   const std::lock_guard lock(generator);
   nn::Llama model = parts ? nn::Llama(config, std::move(parts)) : nn::Llama(config);
   // Initialize again, because constructing the parts draws a different number of random values in each variant.
   torch::manual_seed(seed);
   nn::initialize(*model, config.n_layers);
+  if (prepare) prepare(model);
   return model;
 }
 
@@ -96,7 +97,6 @@ Training train_model(nn::Llama& model, const Shakespeare& text, const train::Tra
     const torch::Tensor loss = model->loss(batch.inputs_BT, batch.targets_BT);
     result.losses.push_back(loss.item<double>());
     if (!std::isfinite(result.losses.back())) {
-      result.diverged = true;
       result.validation_loss = std::numeric_limits<double>::quiet_NaN();
       break;
     }

@@ -27,8 +27,13 @@ namespace folio::experiments {
 /// The parts of a model; null selects Llama's own parts.
 using ModelParts = std::shared_ptr<const nn::Parts>;
 
-/// Returns a model whose initialization depends only on the seed and on its parameters' shapes. Thread-safe.
-[[nodiscard]] nn::Llama seeded_llama(const core::ModelConfig& config, uint64_t seed, ModelParts parts = {});
+/// Changes a model after its initialization.
+using Prepare = std::function<void(nn::Llama& model)>;
+
+/// Returns a model whose initialization depends only on the seed, on its parameters' shapes and on `prepare`, which may
+/// use LibTorch's global random generator. Thread-safe.
+[[nodiscard]] nn::Llama seeded_llama(const core::ModelConfig& config, uint64_t seed, ModelParts parts = {},
+                                     const Prepare& prepare = {});
 
 /// A function that takes an optimizer step with the parameters' current gradients.
 using Update = std::function<void(double lr)>;
@@ -40,8 +45,7 @@ struct Training {
   std::vector<double> losses{};  ///< loss of each step's batch, before the update
   /// Validation losses at step 0, every eval_every steps, and at the end.
   std::vector<train::LineChart::Point> validation{};
-  double validation_loss = 0.0;  ///< final validation loss; NaN if training diverged
-  bool diverged = false;         ///< true if training stopped at a non-finite loss
+  double validation_loss = 0.0;  ///< final validation loss; NaN if training stopped at a non-finite loss
 };
 
 /// Trains a model with these settings of `config`: steps, batch_size, window, eval_every, clip, seed and the learning

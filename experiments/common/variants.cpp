@@ -24,7 +24,8 @@ class ChangedParts : public nn::Parts {
   ChangedParts(Change change, nn::RopeCache rope) : change_(std::move(change)), rope_(std::move(rope)) {}
 
   [[nodiscard]] nn::RopeCache rope(const core::ModelConfig& config) const override {
-    return rope_.is_empty() ? nn::Parts::rope(config) : rope_;
+    // A module of its own for each model: models of one variant train concurrently, and train() writes to its modules.
+    return rope_.is_empty() ? nn::Parts::rope(config) : nn::RopeCache(rope_->rotations());
   }
   [[nodiscard]] nn::BlockParts block_parts(const core::ModelConfig& config, nn::RopeCache rope,
                                            int64_t layer) const override {
@@ -42,12 +43,12 @@ class ChangedParts : public nn::Parts {
 
 using torch::nn::AnyModule;
 
-ModelParts changed_blocks(const core::ModelConfig& /*config*/, Change change, nn::RopeCache rope) {
+ModelParts changed_blocks(Change change, nn::RopeCache rope) {
   return std::make_shared<ChangedParts>(std::move(change), std::move(rope));
 }
 
-ModelParts blocks_without_norms(const core::ModelConfig& config) {
-  return changed_blocks(config, [](nn::BlockParts& parts, const nn::RopeCache&) {
+ModelParts blocks_without_norms() {
+  return changed_blocks([](nn::BlockParts& parts, const nn::RopeCache&) {
     parts.attention_norm = AnyModule(torch::nn::Identity());
     parts.ffn_norm = AnyModule(torch::nn::Identity());
   });
@@ -82,11 +83,10 @@ torch::Tensor CachedAttentionImpl::forward(const torch::Tensor& x_B1D, const tor
 torch::Tensor decode_with_cache(const nn::Llama& model, const torch::Tensor& tokens_BT, const Change& change) {
   const torch::NoGradGuard no_grad;
   const core::ModelConfig& config = model->config();
-  nn::Llama decoder =
-      seeded_llama(config, 0, changed_blocks(config, [&](nn::BlockParts& parts, const nn::RopeCache& rope) {
-                     if (change) change(parts, rope);
-                     parts.attention = AnyModule(CachedAttention(config, rope));
-                   }));
+  nn::Llama decoder = seeded_llama(config, 0, changed_blocks([&](nn::BlockParts& parts, const nn::RopeCache& rope) {
+                                     if (change) change(parts, rope);
+                                     parts.attention = AnyModule(CachedAttention(config, rope));
+                                   }));
   decoder->to(model->parameters().front().scalar_type());
   copy_parameters(model, decoder);
   std::vector<torch::Tensor> logits_B1V;
@@ -109,7 +109,7 @@ ModelParts blocks_with_plain_feed_forward(const core::ModelConfig& config,
                                           PlainFeedForwardImpl::Activation activation) {
   core::require(config.hidden_dim % 2 == 0, "3/2 of a hidden_dim of {} is not a width: make it even",
                 config.hidden_dim);
-  return changed_blocks(config, [config, activation](nn::BlockParts& parts, const nn::RopeCache&) {
+  return changed_blocks([config, activation](nn::BlockParts& parts, const nn::RopeCache&) {
     parts.ffn = AnyModule(PlainFeedForward(config.dim, config.hidden_dim / 2 * 3, activation));
   });
 }
@@ -130,15 +130,15 @@ void draw_blocks_by_width(nn::Llama& model) {
   }
 }
 
-ModelParts blocks_without_attention(const core::ModelConfig& config) {
-  return changed_blocks(config, [](nn::BlockParts& parts, const nn::RopeCache&) {
+ModelParts blocks_without_attention() {
+  return changed_blocks([](nn::BlockParts& parts, const nn::RopeCache&) {
     parts.attention_norm = AnyModule(torch::nn::Identity());
     parts.attention = AnyModule(Nothing());
   });
 }
 
-ModelParts blocks_without_feed_forward(const core::ModelConfig& config) {
-  return changed_blocks(config, [](nn::BlockParts& parts, const nn::RopeCache&) {
+ModelParts blocks_without_feed_forward() {
+  return changed_blocks([](nn::BlockParts& parts, const nn::RopeCache&) {
     parts.ffn_norm = AnyModule(torch::nn::Identity());
     parts.ffn = AnyModule(Nothing());
   });

@@ -13,11 +13,10 @@ using Change = std::function<void(nn::BlockParts& parts, nn::RopeCache rope)>;
 
 /// Returns Llama's parts, to which `change` is applied in each layer. `rope` replaces the model's rotations, unless it
 /// is null.
-[[nodiscard]] ModelParts changed_blocks(const core::ModelConfig& config, Change change = {},
-                                        nn::RopeCache rope = nullptr);
+[[nodiscard]] ModelParts changed_blocks(Change change, nn::RopeCache rope = nullptr);
 
 /// Returns blocks without their two norms. The model's final norm remains.
-[[nodiscard]] ModelParts blocks_without_norms(const core::ModelConfig& config);
+[[nodiscard]] ModelParts blocks_without_norms();
 
 /// Returns rotations for config.context_length positions, where position p has the angles of p / scale: linear scaling,
 /// also called position interpolation. Source: Chen et al., "Extending Context Window of Large Language Models via
@@ -80,7 +79,7 @@ void draw_feed_forwards_by_width(nn::Llama& model);
 void draw_blocks_by_width(nn::Llama& model);
 
 /// Returns blocks in which one of the two branches, attention or the feed-forward, is omitted together with its norm.
-[[nodiscard]] ModelParts blocks_without_attention(const core::ModelConfig& config);
-[[nodiscard]] ModelParts blocks_without_feed_forward(const core::ModelConfig& config);
+[[nodiscard]] ModelParts blocks_without_attention();
+[[nodiscard]] ModelParts blocks_without_feed_forward();
 
 }  // namespace folio::experiments

@@ -60,7 +60,7 @@ size_t report_begins(const std::string& errors) {
   const size_t line = ub == std::string::npos ? ub : errors.rfind('\n', ub) + 1;  // npos + 1 = 0: the first line
   size_t asan = errors.find("AddressSanitizer:");
   if (asan != std::string::npos) asan = std::min(asan, errors.find("================"));
-  return std::min({line, asan, errors.find("AddressSanitizer:DEADLYSIGNAL"), errors.size()});
+  return std::min({line, asan, errors.size()});
 }
 
 std::string crash_in_words(const std::string& errors, int signal) {
@@ -72,7 +72,7 @@ std::string crash_in_words(const std::string& errors, int signal) {
     return "Your code does what C++ leaves undefined: " + undefined + ", at " +
            found(errors, R"((?:experiments/exercises/)?(\S+:\d+):\d+: runtime error)") + ".";
   }
-  const std::string kind = found(errors, R"(ERROR: AddressSanitizer: ([\w-]+))");
+  const std::string kind = found(errors, R"(SUMMARY: AddressSanitizer: ([\w-]+))");
   const std::string assertion = found(errors, R"((Assertion '.+' failed))");
   if (!assertion.empty()) {
     return "A vector or span was asked for what it does not have" + place(errors) + ": " + assertion + ".\n" +
@@ -83,13 +83,13 @@ std::string crash_in_words(const std::string& errors, int signal) {
   if (kind.find("use-after") != std::string::npos) {
     return "Your code uses memory that is no longer its own" + place(errors) +
            ".\nA pointer, reference or span into a vector ends when the vector grows, and one to a local variable when "
-           "its "
-           "function returns.";
+           "its function returns.";
   }
-  if (kind == "allocation-size-too-big" || kind == "requested" || kind == "out-of-memory") {
-    return "Your code asks for more memory than there is" + place(errors) + ".\n" + kBelowZero;
+  if (kind == "allocation-size-too-big" || kind == "out-of-memory") {
+    return "Your code asks for more memory than there is" + place(errors) + ".\nDoes a loop that appends never end? " +
+           kBelowZero;
   }
-  if (kind == "SEGV" || kind == "BUS" || kind.rfind("unknown-crash", 0) == 0 || kind == "wild") {
+  if (kind == "SEGV" || kind == "BUS" || kind == "unknown-crash") {
     return "Your code reaches for memory that belongs to no array" + place(errors) +
            ": an index is far outside, or a pointer is null.\n" + kBelowZero;
   }

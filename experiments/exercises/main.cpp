@@ -74,9 +74,12 @@ class Printer : public testing::EmptyTestEventListener {
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed() || !message_.empty()) return;  // only the first message of a test is shown
     message_ = result.message();
-    const size_t frames = message_.find("\nException raised from ");  // LibTorch's stack trace
-    if (frames != std::string::npos) message_.erase(frames, message_.find("\" thrown in", frames) - frames);
-    strip("C++ exception with description \"", "\" thrown in the test body.");  // leaves the exception's message
+    const std::string before = "C++ exception with description \"";
+    if (message_.starts_with(before)) {  // keep only the exception's message, without LibTorch's stack trace
+      message_.erase(0, before.size());
+      message_.resize(
+          std::min({message_.find("\nException raised from "), message_.rfind("\" thrown in"), message_.size()}));
+    }
     message_ = folio::exercises::in_plain_words(message_);
   }
 
@@ -89,15 +92,6 @@ class Printer : public testing::EmptyTestEventListener {
 
   void OnTestProgramEnd(const testing::UnitTest& all) override {
     std::printf("%d of %d properties hold\n", all.successful_test_count(), all.test_to_run_count());
-  }
-
-  // Removes the prefix `begin` and the suffix `end` from the message if it has both.
-  void strip(const std::string& begin, const std::string& end) {
-    if (message_.size() < begin.size() + end.size() || message_.compare(0, begin.size(), begin) != 0 ||
-        message_.compare(message_.size() - end.size(), end.size(), end) != 0) {
-      return;
-    }
-    message_ = message_.substr(begin.size(), message_.size() - begin.size() - end.size());
   }
 
   Progress& progress_;

@@ -14,15 +14,13 @@ namespace {
 using Lines = std::vector<std::string>;
 
 bool begins(const Lines& lines, size_t i, const std::string& with) {
-  return i < lines.size() && lines[i].compare(0, with.size(), with) == 0;
+  return i < lines.size() && lines[i].starts_with(with);
 }
 
 // Returns the part of a line after the last `mark`, without the suffix `end`.
-std::string behind(const std::string& line, const std::string& mark, const std::string& end = "") {
+std::string after_last(const std::string& line, const std::string& mark, const std::string& end = "") {
   std::string rest = line.substr(line.rfind(mark) + mark.size());
-  if (rest.size() >= end.size() && rest.compare(rest.size() - end.size(), end.size(), end) == 0) {
-    rest.resize(rest.size() - end.size());
-  }
+  if (rest.ends_with(end)) rest.resize(rest.size() - end.size());
   return rest;
 }
 
@@ -45,7 +43,7 @@ std::string sentence(const std::string& actual, const std::string& expected) {
 }
 
 // Removes GoogleTest's own lines from the front of a failure message and returns their meaning in plain words.
-std::string said(Lines& lines) {
+std::string take_values(Lines& lines) {
   size_t n = 1;
   std::string words;
   if (lines.empty()) return words;
@@ -56,17 +54,18 @@ std::string said(Lines& lines) {
     for (std::string& value : values) {
       if (!begins(lines, n, "  ")) break;
       value = lines[n++].substr(2);
-      if (begins(lines, n, "    Which is: ")) value = behind(lines[n++], "Which is: ");
+      if (begins(lines, n, "    Which is: ")) value = after_last(lines[n++], "Which is: ");
     }
     words = sentence(values[0], values[1]);
   } else if (begins(lines, 0, "The difference between ") && lines.size() >= 4) {
     n = 4;
-    words = sentence(behind(lines[1], " evaluates to ", ","), behind(lines[2], " evaluates to ", ", and"));
+    words = sentence(after_last(lines[1], " evaluates to ", ","), after_last(lines[2], " evaluates to ", ", and"));
   } else if (begins(lines, 0, "Value of: ")) {
     n = 3;
-    if (lines.size() <= n) words = "This has to be " + behind(lines.back(), "Expected: ") + ": " + lines[0].substr(10);
+    if (lines.size() <= n)
+      words = "This has to be " + after_last(lines.back(), "Expected: ") + ": " + lines[0].substr(10);
   } else if (begins(lines, 0, "Expected: (") && lines[0].find("), actual: ") != std::string::npos) {
-    const std::string values = behind(lines[0], "), actual: ");
+    const std::string values = after_last(lines[0], "), actual: ");
     const size_t between = values.find(" vs ");
     for (const auto& [sign, comparison] : {std::pair{") < (", "less than "},
                                            {") <= (", "at most "},
@@ -78,7 +77,7 @@ std::string said(Lines& lines) {
     }
   } else if (begins(lines, 0, "Expected: ") && lines[0].find(" throws an exception of type ") != std::string::npos) {
     n = 2;
-    words = "A " + behind(lines[0], " throws an exception of type ", ".") + " has to be thrown.";
+    words = "A " + after_last(lines[0], " throws an exception of type ", ".") + " has to be thrown.";
   } else {
     return "";
   }
@@ -92,7 +91,7 @@ std::string in_plain_words(const std::string& message) {
   Lines lines;
   std::istringstream in(message);
   for (std::string line; std::getline(in, line);) lines.push_back(line);
-  std::string words = said(lines);
+  std::string words = take_values(lines);
   bool trace = false;
   for (const std::string& line : lines) {
     if (line == "Google Test trace:") {

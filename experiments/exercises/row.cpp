@@ -8,12 +8,12 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
-#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
+#include "experiments/common/report.h"
 #include "experiments/common/shakespeare.h"
 #include "experiments/exercises/asan_options.h"
 #include "experiments/exercises/engine/kernels.h"
@@ -46,13 +46,8 @@ Own find_own(const core::ModelConfig& config) {
   Own own;
   std::vector<std::string> written, missing;
   const auto look = [&](bool& is_own, const std::string& name, const auto& call) {
-    try {
-      call();
-      is_own = true;
-      written.push_back(name);
-    } catch (const exercises::Unfilled&) {
-      missing.push_back(name);
-    }
+    is_own = exercises::is_written(call);
+    (is_own ? written : missing).push_back(name);
   };
   const torch::NoGradGuard no_grad;
   look(own.modules, "the blocks and their modules", [&] {
@@ -285,14 +280,8 @@ void run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
+  return experiments::exit_code_of("row", [&] {
     run(argc, argv);
-  } catch (const core::UsageError& error) {
-    fmt::print(stderr, "row: {}\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "row: {}\n", error.what());
-    return 1;
-  }
-  return 0;
+    return 0;
+  });
 }

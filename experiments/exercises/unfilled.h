@@ -11,4 +11,14 @@ class Unfilled : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
+/// Calls a function of the reader by `call`. Returns false if it isn't written yet.
+[[nodiscard]] bool is_written(const auto& call) {
+  try {
+    call();
+    return true;
+  } catch (const Unfilled&) {
+    return false;
+  }
+}
+
 }  // namespace folio::exercises

@@ -35,6 +35,14 @@ inline std::vector<Rung> rungs(int64_t V) {
           {11, "AdamW", deep}};
 }
 
+// Returns a new model whose initialization depends only on the seed. Thread-safe.
+inline std::shared_ptr<Model> seeded(const std::function<std::shared_ptr<Model>()>& make, uint64_t seed) {
+  static std::mutex generator;  // guards LibTorch's global random number generator
+  const std::lock_guard lock(generator);
+  torch::manual_seed(seed);
+  return make();
+}
+
 // A rung's results. The vectors have an entry per seed.
 struct Climbed {
   int64_t parameters = 0;
@@ -59,12 +67,9 @@ inline Climbed climb(Report& report, const Rung& rung, const experiments::Shakes
   Climbed climbed;
   climbed.trainings.resize(seeds.size());
   climbed.losses.resize(seeds.size());
-  std::mutex one_at_a_time;  // guards LibTorch's global random number generator, `climbed` and `report`
+  std::mutex one_at_a_time;  // guards `climbed` and `report`
   experiments::run_jobs(seeds.size(), [&](size_t i) {
-    std::unique_lock lock(one_at_a_time);
-    torch::manual_seed(seeds[i]);
-    const std::shared_ptr<Model> model = rung.make();
-    lock.unlock();
+    const std::shared_ptr<Model> model = seeded(rung.make, seeds[i]);
     Setting s = setting;
     s.seed = seeds[i];
     const Forward forward = [&](const Tensor& tokens_BT) { return model->forward(tokens_BT); };
@@ -72,7 +77,7 @@ inline Climbed climb(Report& report, const Rung& rung, const experiments::Shakes
     Training training = rung.number == 11 ? train_with_adamw(forward, parameters, text.splits.train, validation, s)
                                           : train_model(forward, parameters, text.splits.train, validation, s,
                                                         [&](int64_t) { descend(parameters, rung.rate); });
-    lock.lock();
+    const std::lock_guard lock(one_at_a_time);
     climbed.losses[i] = training.validation.back();
     climbed.trainings[i] = std::move(training);
     report.say(fmt::format("  {}, seed {}: {:.3f}", rung.name, seeds[i], climbed.losses[i]));

@@ -6,36 +6,19 @@
 
 #include <mutex>
 
+#include "core/error.h"
 #include "experiments/common/comparison.h"
 #include "experiments/growing/climb.h"
 
 namespace folio::growing {
 
-// A training recipe: AdamW or plain gradient descent, with or without the other parts of rung 11's recipe.
-struct How {
-  bool adam = true;
-  double rate = 3e-3;
-  bool decays = true, scheduled = true, clips = true;
-};
-inline How descent(double rate, bool scheduled = false, bool clips = false) {
-  return {.adam = false, .rate = rate, .decays = false, .scheduled = scheduled, .clips = clips};
-}
-
-inline Training train_so(const How& how, const Forward& forward, const std::vector<Tensor>& parameters, Text text,
-                         Text validation, const Setting& s) {
-  const Recipe defaults;
-  const Recipe r{.rate = how.rate,
-                 .last_rate = how.scheduled ? how.rate / 10.0 : how.rate,
-                 .warmup = how.scheduled ? std::min(defaults.warmup, s.steps / 2) : 0,
-                 .decay = how.decays ? defaults.decay : 0.0,
-                 .clip = how.clips ? defaults.clip : kInfinity};
-  AdamW adamw(r, parameters);
-  return train_model(forward, parameters, text, validation, s, [&](int64_t step) {
-    clip(parameters, r.clip);
-    const double rate = learning_rate(r, step, s.steps);
-    if (how.adam) return adamw.take_step(step, rate);
-    descend(parameters, rate);
-  });
+// Returns a recipe for gradient descent, by default without a schedule and clipping.
+inline Recipe descent(double rate, bool scheduled = false, double clip = kInfinity) {
+  return {.rate = rate,
+          .last_rate = scheduled ? rate / 10.0 : rate,
+          .warmup = scheduled ? Recipe{}.warmup : 0,
+          .decay = 0.0,
+          .clip = clip};
 }
 
 struct WithoutNorms : Deep {
@@ -54,7 +37,8 @@ struct Trial {
   int rung;
   std::string name;
   std::function<std::shared_ptr<Model>()> make;
-  How how;
+  Recipe recipe{};
+  bool adam = true;  // false: gradient descent
   int64_t times_as_long = 1;
 };
 
@@ -66,27 +50,28 @@ inline std::vector<Trial> trials(int64_t V) {
   const auto bare = [=] { return std::make_shared<WithoutNorms>(V, D, H, F, L); };
   std::vector<Trial> all;
   for (const int64_t longer : {1, 2, 6})
-    all.push_back({2, fmt::format("{} times as many steps", longer), bigram, descent(30.0), longer});
+    all.push_back({2, fmt::format("{} times as many steps", longer), bigram, descent(30.0), false, longer});
   for (const double rate : {0.5, 0.03})
-    all.push_back({7, fmt::format("no norms, descent at {}", rate), bare, descent(rate)});
-  all.push_back({7, "no norms, descent at 0.5, clipped", bare, descent(0.5, false, true)});
-  all.push_back({7, "norms, descent at 0.5, clipped", deep, descent(0.5, false, true)});
-  all.push_back({7, "no norms, rung 11's recipe", bare, {}});
-  all.push_back({7, "norms, rung 11's recipe", deep, {}});
+    all.push_back({7, fmt::format("no norms, descent at {}", rate), bare, descent(rate), false});
+  all.push_back({7, "no norms, descent at 0.5, clipped", bare, descent(0.5, false, 1.0), false});
+  all.push_back({7, "norms, descent at 0.5, clipped", deep, descent(0.5, false, 1.0), false});
+  all.push_back({7, "no norms, rung 11's recipe", bare});
+  all.push_back({7, "norms, rung 11's recipe", deep});
   for (const double rate : {0.25, 0.5, 1.0}) {
-    all.push_back({10, fmt::format("one block, descent at {}", rate), one, descent(rate)});
-    all.push_back({10, fmt::format("four blocks, descent at {}", rate), deep, descent(rate)});
+    all.push_back({10, fmt::format("one block, descent at {}", rate), one, descent(rate), false});
+    all.push_back({10, fmt::format("four blocks, descent at {}", rate), deep, descent(rate), false});
   }
-  all.push_back({11, "descent at 0.5", deep, descent(0.5)});
-  all.push_back({11, "the same, schedule", deep, descent(0.5, true)});
+  all.push_back({11, "descent at 0.5", deep, descent(0.5), false});
+  all.push_back({11, "the same, schedule", deep, descent(0.5, true), false});
   for (const double rate : {0.5, 1.0, 2.0})
-    all.push_back({11, fmt::format("descent at {}, schedule, clipping", rate), deep, descent(rate, true, true)});
-  all.push_back({11, "Adam alone", deep, {.decays = false, .scheduled = false, .clips = false}});
-  all.push_back({11, "Adam, schedule", deep, {.decays = false, .clips = false}});
-  all.push_back({11, "all of it", deep, {}});
-  all.push_back({11, "all but the schedule", deep, {.scheduled = false}});
-  all.push_back({11, "all but clipping", deep, {.clips = false}});
-  all.push_back({11, "all but decay", deep, {.decays = false}});
+    all.push_back({11, fmt::format("descent at {}, schedule, clipping", rate), deep, descent(rate, true, 1.0), false});
+  const double rate = Recipe{}.rate;
+  all.push_back({11, "Adam alone", deep, {.last_rate = rate, .warmup = 0, .decay = 0.0, .clip = kInfinity}});
+  all.push_back({11, "Adam, schedule", deep, {.decay = 0.0, .clip = kInfinity}});
+  all.push_back({11, "all of it", deep});
+  all.push_back({11, "all but the schedule", deep, {.last_rate = rate, .warmup = 0}});
+  all.push_back({11, "all but clipping", deep, {.clip = kInfinity}});
+  all.push_back({11, "all but decay", deep, {.decay = 0.0}});
   return all;
 }
 
@@ -103,6 +88,11 @@ inline double loss_of_seen(const experiments::Shakespeare& text, const Setting& 
 
 inline void show_details(Report& report, int only, const experiments::Shakespeare& text, const Setting& setting,
                          Text validation) {
+  std::vector<Trial> chosen;
+  for (Trial& trial : trials(text.vocab_size)) {
+    if (only == 0 || trial.rung == only) chosen.push_back(std::move(trial));
+  }
+  if (chosen.empty()) throw core::UsageError("--details has runs of the rungs 2, 7, 10 and 11, not of this one");
   if (only == 0 || only == 2) {
     const double all = Counts(text.splits.train, text.vocab_size).loss(validation);
     const double seen = loss_of_seen(text, setting, validation);
@@ -110,27 +100,26 @@ inline void show_details(Report& report, int only, const experiments::Shakespear
                            setting.steps, seen));
     if (!report.short_form()) report.check_below("counts of the batches lose by", seen - all, 0.01);
   }
-  std::vector<Trial> chosen;
-  for (Trial& trial : trials(text.vocab_size)) {
-    if (only == 0 || trial.rung == only) chosen.push_back(std::move(trial));
-  }
   const std::vector<uint64_t> seeds = report.seeds();
   std::vector<std::vector<double>> losses(chosen.size(), std::vector<double>(seeds.size()));
-  std::mutex one_at_a_time;  // guards LibTorch's global random number generator, `losses` and `report`
+  std::mutex one_at_a_time;  // guards `losses` and `report`
   experiments::run_jobs(chosen.size() * seeds.size(), [&](size_t job) {
     const Trial& trial = chosen[job / seeds.size()];
     Setting s = setting;
     s.seed = seeds[job % seeds.size()];
     s.steps *= trial.times_as_long;
     s.evaluate_every = s.steps;
-    std::unique_lock lock(one_at_a_time);
-    torch::manual_seed(s.seed);
-    const std::shared_ptr<Model> model = trial.make();
-    lock.unlock();
-    const Training training = train_so(
-        trial.how, [&](const Tensor& tokens_BT) { return model->forward(tokens_BT); }, model->parameters(),
-        text.splits.train, validation, s);
-    lock.lock();
+    const std::shared_ptr<Model> model = seeded(trial.make, s.seed);
+    const Forward forward = [&](const Tensor& tokens_BT) { return model->forward(tokens_BT); };
+    const auto parameters = model->parameters();
+    const auto take_step = [&](int64_t step) {
+      clip(parameters, trial.recipe.clip);
+      descend(parameters, learning_rate(trial.recipe, step, s.steps));
+    };
+    const Training training =
+        trial.adam ? train_with_adamw(forward, parameters, text.splits.train, validation, s, trial.recipe)
+                   : train_model(forward, parameters, text.splits.train, validation, s, take_step);
+    const std::lock_guard lock(one_at_a_time);
     losses[job / seeds.size()][job % seeds.size()] = training.validation.back();
     report.say(
         fmt::format("  rung {}, {}, seed {}: {:.3f}", trial.rung, trial.name, s.seed, training.validation.back()));

@@ -35,7 +35,7 @@ SequenceId BlockManager::fork(SequenceId parent) {
   to.length = from.length;
   to.table = from.table;
   to.n_cached = from.n_cached;
-  for (const BlockId block : to.table) hold(block);
+  for (const BlockId block : to.table) add_reference(block);
   return child;
 }
 
@@ -50,21 +50,21 @@ void BlockManager::truncate(SequenceId sequence, int64_t n_positions) {
   core::require(reserved_.empty(), "sequence {} cannot be truncated while positions are reserved", sequence);
   const auto keep = static_cast<size_t>(blocks_for(n_positions));
   while (s.table.size() > keep) {
-    drop_block(s.table.back());
+    drop_reference(s.table.back());
     s.table.pop_back();
   }
   s.length = std::min(s.length, n_positions);
   s.n_cached = std::min(s.n_cached, static_cast<size_t>(s.length / kBlockPositions));
 }
 
-BlockId BlockManager::take_block() {
+BlockId BlockManager::allocate_block() {
   core::require(in_use_ < n_blocks_, "the KV cache is full: all {} blocks of {} positions are in use", n_blocks_,
                 kBlockPositions);
   if (free_.empty() && static_cast<int64_t>(references_.size()) < n_blocks_) {
     free_.push_back(static_cast<BlockId>(references_.size()));
     references_.push_back(0);
   }
-  if (free_.empty()) free_.push_back(prefixes_.forget_oldest());
+  if (free_.empty()) free_.push_back(prefixes_.evict_oldest());
   const BlockId block = free_.back();
   free_.pop_back();
   references_[static_cast<size_t>(block)] = 1;
@@ -72,53 +72,37 @@ BlockId BlockManager::take_block() {
   return block;
 }
 
-void BlockManager::drop_block(BlockId block) {
+void BlockManager::drop_reference(BlockId block) {
   if (--references_[static_cast<size_t>(block)] > 0) return;
   if (prefixes_.is_cached(block)) {
-    prefixes_.leave(block);
+    prefixes_.add_free(block);
   } else {
     free_.push_back(block);
   }
   --in_use_;
 }
 
-void BlockManager::hold(BlockId block) {
+void BlockManager::add_reference(BlockId block) {
   if (references_[static_cast<size_t>(block)]++ > 0) return;
-  prefixes_.take(block);  // the block was unused, so it is in the prefix cache's list of free blocks: removes it
+  prefixes_.remove_free(block);  // the block was unused, so it is in the prefix cache's list of free blocks: removes it
   ++in_use_;
 }
 
 int64_t BlockManager::share_prefix(SequenceId sequence, std::span<const int32_t> tokens) {
   Sequence& s = at(sequence);
   core::require(s.table.empty(), "sequence {} already has blocks", sequence);
-  const Known known = find_known(tokens, s.adapter);
-  s.table = known.blocks;
-  s.n_cached = s.table.size();
-  s.length = static_cast<int64_t>(s.table.size()) * kBlockPositions + static_cast<int64_t>(known.tail.n_tokens);
-  if (known.tail.block >= 0) s.table.push_back(known.tail.block);
-  for (const BlockId block : s.table) hold(block);
+  PrefixIndex::Known known = prefixes_.find(tokens, s.adapter);
+  s.table = std::move(known.blocks);
+  s.length = known.n_positions;
+  s.n_cached = static_cast<size_t>(s.length / kBlockPositions);
+  for (const BlockId block : s.table) add_reference(block);
   return s.length;
 }
 
-// Finds the cached blocks of the longest known prefix of `tokens`. A partial block in use is not shared: its sequence
-// will append to it, which would require a copy.
-BlockManager::Known BlockManager::find_known(std::span<const int32_t> tokens, int32_t adapter) const {
-  Known known{.blocks = prefixes_.find(tokens, adapter)};
-  known.tail = prefixes_.find_tail(known.blocks, tokens, adapter,
-                                   [&](BlockId block) { return references_[static_cast<size_t>(block)] == 0; });
-  return known;
-}
-
 BlockManager::Prefix BlockManager::find_prefix(std::span<const int32_t> tokens, int32_t adapter) const {
-  Prefix prefix;
-  const Known known = find_known(tokens, adapter);
-  for (const BlockId block : known.blocks) {
-    prefix.length += kBlockPositions;
-    prefix.free_blocks += references_[static_cast<size_t>(block)] == 0 ? 1 : 0;
-  }
-  prefix.length += static_cast<int64_t>(known.tail.n_tokens);
-  prefix.free_blocks += known.tail.block >= 0 ? 1 : 0;
-  return prefix;
+  const PrefixIndex::Known known = prefixes_.find(tokens, adapter);
+  const auto is_free = [this](BlockId block) { return references_[static_cast<size_t>(block)] == 0; };
+  return {.length = known.n_positions, .free_blocks = std::ranges::count_if(known.blocks, is_free)};
 }
 
 void BlockManager::remember(SequenceId sequence, std::span<const int32_t> tokens) {
@@ -162,39 +146,39 @@ void BlockManager::reserve(SequenceId sequence, int64_t count) {
   copies_.reserve(copies_.size() + s.table.size());
   for (auto b = static_cast<size_t>(s.length / kBlockPositions); b < end; ++b) {
     if (b == s.table.size()) {
-      s.table.push_back(take_block());
+      s.table.push_back(allocate_block());
       continue;
     }
     if (shared(s.table[b])) {
-      const BlockId copy = take_block();
+      const BlockId copy = allocate_block();
       replaced_.push_back({.sequence = sequence, .index = b, .original = s.table[b]});
       copies_.push_back({.from = s.table[b], .to = copy});
       s.table[b] = copy;
     } else {
-      prefixes_.forget(s.table[b]);  // the prefix cache must not find a block that is about to be overwritten
+      prefixes_.erase(s.table[b]);  // the prefix cache must not find a block that is about to be overwritten
     }
   }
 }
 
 void BlockManager::commit() {
   for (const Reserved& r : reserved_) at(r.sequence).length += r.count;
-  for (const Replaced& r : replaced_) drop_block(r.original);
-  forget_reserved();
+  for (const Replaced& r : replaced_) drop_reference(r.original);
+  clear_reserved();
 }
 
 void BlockManager::roll_back() {
   for (const Replaced& r : replaced_) {
     BlockId& block = at(r.sequence).table[r.index];
-    drop_block(std::exchange(block, r.original));
+    drop_reference(std::exchange(block, r.original));
   }
   for (const Reserved& r : reserved_) {
     std::vector<BlockId>& table = at(r.sequence).table;
-    for (; table.size() > r.table_size; table.pop_back()) drop_block(table.back());
+    for (; table.size() > r.table_size; table.pop_back()) drop_reference(table.back());
   }
-  forget_reserved();
+  clear_reserved();
 }
 
-void BlockManager::forget_reserved() {
+void BlockManager::clear_reserved() {
   reserved_.clear();
   replaced_.clear();
   copies_.clear();

@@ -57,7 +57,7 @@ class BlockManager {
   /// free blocks, throws core::Error, and the caller must call roll_back().
   void reserve(SequenceId sequence, int64_t count);
   /// Lets the empty `sequence` share the cached blocks of the longest known prefix of `tokens`: full blocks, then
-  /// possibly a partial one. Returns the sequence's new length.
+  /// possibly a partial one that no sequence uses, since its sequence could append to it. Returns the new length.
   int64_t share_prefix(SequenceId sequence, std::span<const int32_t> tokens);
   /// Caches the sequence's full blocks for share_prefix(). `tokens` are the tokens of the sequence's first positions,
   /// whose keys and values must have been computed.
@@ -103,17 +103,11 @@ class BlockManager {
 
   [[nodiscard]] Sequence& at(SequenceId sequence);
   [[nodiscard]] const Sequence& at(SequenceId sequence) const;
-  // The cached blocks of a token prefix: full ones, then perhaps a partial one.
-  struct Known {
-    std::vector<BlockId> blocks{};
-    PrefixIndex::Tail tail{};
-  };
-  [[nodiscard]] Known find_known(std::span<const int32_t> tokens, int32_t adapter) const;
   [[nodiscard]] bool shared(BlockId block) const { return references_[static_cast<size_t>(block)] > 1; }
-  void hold(BlockId block);
-  BlockId take_block();
-  void drop_block(BlockId block);
-  void forget_reserved();
+  void add_reference(BlockId block);
+  BlockId allocate_block();
+  void drop_reference(BlockId block);
+  void clear_reserved();
 
   int64_t n_blocks_;
   int64_t in_use_ = 0;

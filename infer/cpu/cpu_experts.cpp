@@ -170,14 +170,14 @@ void CpuStage::exchange_assignments(Slot slot, bool in_eight_bits) {
   const size_t in_row = width(slot) / expert_dim;
   for (size_t i = 0; i < experts_.assignments().size() && own.first < own.last; ++i) {
     const size_t first = i % in_row * expert_dim;
-    shard_.exchange->give({.slot = slot,
-                           .in_eight_bits = in_eight_bits,
-                           .first_row = i / in_row,
-                           .n_rows = 1,
-                           .first = first + own.first,
-                           .last = first + own.last});
+    shard_.exchange->queue({.slot = slot,
+                            .in_eight_bits = in_eight_bits,
+                            .first_row = i / in_row,
+                            .n_rows = 1,
+                            .first = first + own.first,
+                            .last = first + own.last});
   }
-  shard_.exchange->meet();
+  shard_.exchange->all_gather();
 }
 
 void CpuStage::run(const GateRows& o) {

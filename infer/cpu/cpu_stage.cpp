@@ -133,9 +133,9 @@ void CpuStage::run(const Embed& o) {
   if (shard_.exchange == nullptr) return;
   for (size_t i = 0; i < n_rows_; ++i) {
     if (index(i) >= rows.n_out) continue;
-    shard_.exchange->give({.slot = o.out, .first_row = i, .n_rows = 1, .first = 0, .last = dim});
+    shard_.exchange->queue({.slot = o.out, .first_row = i, .n_rows = 1, .first = 0, .last = dim});
   }
-  shard_.exchange->meet();
+  shard_.exchange->all_gather();
 }
 
 // Sends this rank's columns of the slots to the other ranks and receives their columns.
@@ -148,14 +148,14 @@ void CpuStage::exchange(std::initializer_list<Slot> slots, bool in_eight_bits) {
       own = {kv_heads_.first * each, kv_heads_.last * each};
     }
     if (own.first == own.last) continue;
-    shard_.exchange->give({.slot = slot,
-                           .in_eight_bits = in_eight_bits,
-                           .first_row = 0,
-                           .n_rows = n_rows_,
-                           .first = own.first,
-                           .last = own.last});
+    shard_.exchange->queue({.slot = slot,
+                            .in_eight_bits = in_eight_bits,
+                            .first_row = 0,
+                            .n_rows = n_rows_,
+                            .first = own.first,
+                            .last = own.last});
   }
-  shard_.exchange->meet();
+  shard_.exchange->all_gather();
 }
 
 bool CpuStage::rounds_input(core::Role role) const {

@@ -7,8 +7,6 @@
 
 namespace folio::infer {
 
-void FreeHugePages::operator()(uint8_t* p) const { std::free(p); }
-
 HugePages allocate_huge_pages(size_t bytes) {
   const size_t whole = (bytes + kHugePage - 1) / kHugePage * kHugePage;
   HugePages pages(static_cast<uint8_t*>(std::aligned_alloc(kHugePage, whole)));

@@ -4,12 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 
 namespace folio::infer {
 
 struct FreeHugePages {
-  void operator()(uint8_t* p) const;
+  void operator()(uint8_t* p) const { std::free(p); }
 };
 using HugePages = std::unique_ptr<uint8_t, FreeHugePages>;
 

@@ -126,14 +126,7 @@ GroupMatrix group_layout(const core::TensorView& tensor) {
   const core::QuantInfo* q = core::quant_info(tensor.type);
   core::require(q != nullptr, "tensor {} has type {}, expected one quantized in groups", tensor.name,
                 core::info(tensor.type).name);
-  return {.tiles = nullptr,
-          .k = static_cast<size_t>(tensor.shape.back()),
-          .group = q->group,
-          .zero_point = q->zero_point,
-          .bits = static_cast<int>(q->bits),
-          .minimums = q->minimums,
-          .byte_scales = q->byte_scales,
-          .fp4 = q->fp4};
+  return {*q, nullptr, static_cast<size_t>(tensor.shape.back())};
 }
 
 size_t group_bytes(const core::TensorView& tensor) {

@@ -6,20 +6,19 @@
 namespace folio::infer {
 namespace {
 
-constexpr auto kSlots = static_cast<int32_t>(gpu::kItemSlots);
-
 // Splits rows into AttentionItems. If in_groups, pads each sequence with empty items to a multiple of kGroupItems.
 std::vector<gpu::AttentionItem> items_of(std::span<const StepRow> rows, int32_t queries, bool in_groups) {
   std::vector<gpu::AttentionItem> items;
-  const int32_t at_once = std::max(1, kSlots / queries);
+  constexpr auto kMost = static_cast<int32_t>(gpu::kItemSlots);
+  const int32_t at_once = std::max(1, kMost / queries);
   for (size_t row = 0; row < rows.size();) {
     size_t end = row + 1;
     while (end < rows.size() && rows[end].table == rows[row].table) ++end;
     for (; row < end; row += static_cast<size_t>(at_once)) {
       const auto n = static_cast<int32_t>(std::min(end - row, static_cast<size_t>(at_once)));
-      for (int32_t q = 0; q < queries; q += kSlots) {
+      for (int32_t q = 0; q < queries; q += kMost) {
         items.push_back(
-            {.row = static_cast<int32_t>(row), .n_rows = n, .query = q, .n_queries = std::min(queries - q, kSlots)});
+            {.row = static_cast<int32_t>(row), .n_rows = n, .query = q, .n_queries = std::min(queries - q, kMost)});
       }
     }
     row = end;

@@ -4,10 +4,11 @@
 
 namespace folio::infer::gpu {
 
-double copy_bandwidth(Stream& stream, size_t most) {
+double copy_bandwidth(int device, size_t most) {
+  Stream stream(device);
   constexpr size_t kLeast = size_t{64} << 20U;  // a smaller copy stays in the L2 cache
   // Source and destination each use a quarter of the free memory, or `most` bytes if that is less.
-  const uint64_t free = device_info(stream.device()).free_bytes;
+  const uint64_t free = device_info(device).free_bytes;
   const size_t bytes = std::clamp<size_t>(free / 4, kLeast, std::max(kLeast, most));
   DeviceMemory from(stream, bytes);
   DeviceMemory to(stream, bytes);

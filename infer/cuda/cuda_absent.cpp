@@ -22,9 +22,7 @@ namespace gpu {
 
 std::vector<DeviceInfo> devices() { fail(); }
 DeviceInfo device_info(int /*device*/) { fail(); }
-double copy_bandwidth(Stream& /*stream*/, size_t /*most*/) { fail(); }
-Stream::Stream(int device) : device_(device), handle_(nullptr) { fail(); }
-Stream::~Stream() = default;
+double copy_bandwidth(int /*device*/, size_t /*most*/) { fail(); }
 
 }  // namespace gpu
 }  // namespace folio::infer

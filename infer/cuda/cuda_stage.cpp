@@ -263,20 +263,9 @@ void CudaStage::send(const Step& step) {
   }
 }
 
-void CudaStage::end() { shape_ ? record() : flush(); }
-
-void CudaStage::record() {
-  stream_.begin_recording();
-  try {
-    flush();
-  } catch (...) {
-    try {
-      static_cast<void>(stream_.end_recording());
-    } catch (const core::Error&) {  // ignored, because the first exception is rethrown
-    }
-    throw;
-  }
-  gpu::Recording made = stream_.end_recording();
+void CudaStage::end() {
+  if (!shape_) return flush();
+  gpu::Recording made = stream_.record([this] { flush(); });
   if (recordings_.size() >= kMostRecordings) forget_recordings();
   stream_.run(recordings_.emplace(*shape_, std::move(made)).first->second);
 }
@@ -340,19 +329,18 @@ void CudaStage::run(const NormHeads& o, const FusedOperation& /*fused*/) {
 void CudaStage::run(const Project& o, const FusedOperation& fused) {
   const std::span<const Projection> projections = o.projections();
   std::array<bool, kKinds> is_packed{};
+  FusedOperation before = fused;                 // its norm or activation is computed by the first packing
   for (size_t i = 0; i < projections.size();) {  // matrices of one format share a launch
     std::vector<gpu::Matmul> products;
     const gpu::PackedMatrix& first = weights_.matrix(projections[i].weight);
-    const bool computed = i > 0;
     for (; i < projections.size() && products.size() < gpu::kMaxProducts; ++i) {
       const Projection& p = projections[i];
       if (!gpu::same_format(first, weights_.matrix(p.weight))) break;
       products.push_back({.weight = weights_.matrix(p.weight), .bias = vector_or_null(p.bias), .out = at(p.out)});
     }
     const bool there = std::exchange(is_packed[static_cast<size_t>(first.kind)], true);
-    gpu::multiply(stream_,
-                  there ? inputs(o.in, first.kind) : pack(o.in, first.kind, computed ? FusedOperation{} : fused),
-                  products.data(), products.size(), options_.fast);
+    const gpu::PackedInputs x = there ? inputs(o.in, first.kind) : pack(o.in, first.kind, std::exchange(before, {}));
+    gpu::multiply(stream_, x, products.data(), products.size(), options_.fast);
   }
   for (const Projection& p : projections) adapt(o.in, p.weight, at(p.out));
 }
@@ -386,7 +374,8 @@ void CudaStage::run(const ProjectHeads& o, const FusedOperation& /*fused*/) {
 void CudaStage::run(const RotateAndStore& o, const FusedOperation& /*fused*/) {
   gpu::Heads heads = heads_;
   heads.head_dim = static_cast<uint32_t>(config_.head_dim);
-  const auto* angles = (has_local_angles(o.layer) ? local_angles_ : angles_).as<float>();
+  const bool local = config_.local_rope_theta > 0.0F && config_.has_window(o.layer);
+  const auto* angles = (local ? local_angles_ : angles_).as<float>();
   const auto rotated = static_cast<uint32_t>(config_.rotated());
   gpu::rotate_and_store(stream_, attention_of_step().rows, heads,
                         {.cosines = angles,
@@ -425,14 +414,14 @@ void CudaStage::run(const Attend& o, const FusedOperation& fused) {
   in.window = static_cast<int32_t>(positions_seen(config_, o.layer));
   in.sinks = vector_or_null(o.sinks);
   gpu::attention(stream_, in);
-  if (fused.gathers && n_logit_rows_ < n_rows_) gather_rows();
+  if (fused.gathers) gather_rows();
 }
 
-void CudaStage::run(const Gather& /*o*/, const FusedOperation& /*fused*/) {  // called only if no Attend follows
-  if (n_logit_rows_ < n_rows_) gather_rows();
-}
+// Called only if no Attend follows.
+void CudaStage::run(const Gather& /*o*/, const FusedOperation& /*fused*/) { gather_rows(); }
 
 void CudaStage::gather_rows() {
+  if (n_logit_rows_ == n_rows_) return;
   const int32_t* rows = step_.as<int32_t>() + places_.logit_rows / sizeof(int32_t);
   gpu::gather(stream_, at(Slot::Residual), rows, n_logit_rows_, width(Slot::Residual), gathered_.as<float>());
   gpu::gather(stream_, at(attended()), rows, n_logit_rows_, width(attended()), at(queries()));

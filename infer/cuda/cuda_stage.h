@@ -94,12 +94,8 @@ class CudaStage final : public Stage {
   gpu::PackedInputs pack(Slot slot, gpu::Kind kind, const FusedOperation& fused);
   void norm_and_pack(const Norm& norm, bool adds_branch, const gpu::PackedInputs& to);
   [[nodiscard]] gpu::DeviceMemory angles_of(const std::vector<double>& frequencies, float magnitude);
-  [[nodiscard]] bool has_local_angles(int64_t layer) const {
-    return config_.local_rope_theta > 0.0F && config_.has_window(layer);
-  }
   [[nodiscard]] gpu::Delta branch() const { return {at(Slot::Branch), config_.residual_scale}; }
   void flush();
-  void record();
   void forget_recordings();
   void gather_rows();
   void adapt(Slot in, WeightId weight, float* out);

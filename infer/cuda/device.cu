@@ -61,7 +61,8 @@ void require_device(int device) {
   if (device < 0 || device >= count) fail_no_such_device(device, count);
 }
 
-void check(cudaError_t error, const char* what, int device) {
+// `wanted`: the bytes of an allocation.
+void check(cudaError_t error, const char* what, int device, size_t wanted = 0) {
   if (error == cudaSuccess) return;
   // After an error such as an illegal access, CUDA returns that error from each further call.
   const bool lost = cudaFree(nullptr) == error;
@@ -74,6 +75,7 @@ void check(cudaError_t error, const char* what, int device) {
     size_t free = 0;
     size_t total = 0;
     cudaMemGetInfo(&free, &total);
+    if (wanted > 0) fail_out_of_memory(where(device), wanted, free);
     fail_out_of_memory(what, where(device), free);
   }
   if (lost) fail_lost(what, where(device), cudaGetErrorString(error));
@@ -146,20 +148,17 @@ void Stream::fill(void* device, uint8_t byte, size_t bytes) {
 
 void Stream::wait() { check(cudaStreamSynchronize(stream_of(*this)), "a kernel or copy", device_); }
 
-void Stream::begin_recording() {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(stream_of(*this), &status), "capturing a graph", device_);
-  if (status != cudaStreamCaptureStatusNone) {  // an exception interrupted the last recording
-    cudaGraph_t left = nullptr;
-    cudaStreamEndCapture(stream_of(*this), &left);
-    if (left != nullptr) cudaGraphDestroy(left);
-    cudaGetLastError();
-  }
+Recording Stream::record(const std::function<void()>& issue) {
   check(cudaStreamBeginCapture(stream_of(*this), cudaStreamCaptureModeThreadLocal), "capturing a graph", device_);
-}
-
-Recording Stream::end_recording() {
   cudaGraph_t graph = nullptr;
+  try {
+    issue();
+  } catch (...) {
+    cudaStreamEndCapture(stream_of(*this), &graph);
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    cudaGetLastError();  // clears the error, or the next call would report it again
+    throw;
+  }
   check(cudaStreamEndCapture(stream_of(*this), &graph), "capturing a graph", device_);
   cudaGraphExec_t exec = nullptr;
   const cudaError_t error = cudaGraphInstantiate(&exec, graph, 0);
@@ -180,15 +179,7 @@ void* allocate(Stream& stream, size_t bytes) {
   if (bytes == 0) return nullptr;
   stream.use();
   void* data = nullptr;
-  const cudaError_t error = cudaMalloc(&data, bytes);
-  if (error == cudaErrorMemoryAllocation) {
-    cudaGetLastError();
-    size_t free = 0;
-    size_t total = 0;
-    check(cudaMemGetInfo(&free, &total), "querying its free memory", stream.device());
-    fail_out_of_memory(where(stream.device()), bytes, free);
-  }
-  check(error, "allocating device memory", stream.device());
+  check(cudaMalloc(&data, bytes), "allocating device memory", stream.device(), bytes);
   return data;
 }
 

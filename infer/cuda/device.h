@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -54,9 +55,8 @@ class Stream {
   /// Waits for all operations. Throws if one has failed since the last wait.
   void wait();
 
-  /// Records operations instead of running them, until end_recording().
-  void begin_recording();
-  [[nodiscard]] Recording end_recording();
+  /// Returns a recording of the operations that issue() issues to this stream, without running them.
+  [[nodiscard]] Recording record(const std::function<void()>& issue);
   void run(Recording& recording);
 
  private:

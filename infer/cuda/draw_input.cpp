@@ -38,7 +38,7 @@ DrawInput draw_input(size_t row, const SamplerOptions& options, std::span<const 
           .first_id = static_cast<uint32_t>(first),
           .n_penalized = static_cast<uint32_t>(n_penalized),
           .n_never = static_cast<uint32_t>(suppressed.size()),
-          .top_k = static_cast<uint32_t>(options.top_k),
+          .top_k = static_cast<size_t>(options.top_k) < vocab_size ? static_cast<uint32_t>(options.top_k) : 0,
           .top_p = options.top_p,
           .min_p = options.min_p,
           .temperature = options.temperature,

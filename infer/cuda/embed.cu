@@ -2,10 +2,33 @@
 // One thread per element. Bound by memory: 4 bytes read and 4 written for each element.
 #include "infer/cuda/block.h"
 #include "infer/cuda/kernels.h"
-#include "infer/cuda/packed.h"
+#include "infer/cuda/numbers.h"
 
 namespace folio::infer::gpu {
 namespace {
+
+// Returns the scale or minimum at `index` (PackedMatrix::scale_index()), stored as F16 if `half`, else as F32.
+__device__ float scale_at(const uint8_t* scales, size_t index, bool half) {
+  return half ? from_f16(reinterpret_cast<const uint16_t*>(scales)[index])
+              : reinterpret_cast<const float*>(scales)[index];
+}
+
+// Returns weight[row, column] as a float.
+__device__ float weight_at(const PackedMatrix& m, size_t row, size_t column) {
+  const uint8_t* block = m.data + m.block_offset(row / kTileRows, column / kBlockK);
+  const size_t r = row % kTileRows;
+  const size_t c = column % kBlockK;
+  const uint8_t* number = block + m.number_offset(r, c);
+  if (m.kind == Kind::F32) return *reinterpret_cast<const float*>(number);
+  if (m.kind == Kind::F16) return from_f16(*reinterpret_cast<const uint16_t*>(number));
+  if (m.kind == Kind::BF16) return from_bf16(*reinterpret_cast<const uint16_t*>(number));
+  const int quant = m.bits == 8 ? *reinterpret_cast<const int8_t*>(number)
+                                : static_cast<int>(*number >> m.nibble_shift(c) & 15U) - m.zero_point;
+  const uint8_t* scales = block + m.number_block_bytes();
+  const size_t index = m.scale_index(r, c);
+  const float value = scale_at(scales, index, m.half_scales) * static_cast<float>(quant);
+  return m.minimums ? value + scale_at(scales + m.scale_block_bytes(), index, m.half_scales) : value;
+}
 
 __global__ __launch_bounds__(kBlockThreads) void embed_rows(PackedMatrix table, const int32_t* tokens,
                                                             const int32_t* drawn, float scale, float* out) {

@@ -14,19 +14,12 @@ using gpu::Kind;
 using gpu::PackedMatrix;
 
 Kind kind_of(const core::TensorView& tensor) {
-  switch (tensor.type) {
-    case core::DType::F32:
-      return Kind::F32;
-    case core::DType::F16:
-      return Kind::F16;
-    case core::DType::BF16:
-      return Kind::BF16;
-    default:
-      core::require(core::quant_info(tensor.type) != nullptr,
-                    "tensor {} has type {}, which the GPU kernels do not support", tensor.name,
-                    core::info(tensor.type).name);
-      return Kind::Groups;
-  }
+  if (tensor.type == core::DType::F32) return Kind::F32;
+  if (tensor.type == core::DType::F16) return Kind::F16;
+  if (tensor.type == core::DType::BF16) return Kind::BF16;
+  core::require(core::quant_info(tensor.type) != nullptr, "tensor {} has type {}, which the GPU kernels do not support",
+                tensor.name, core::info(tensor.type).name);
+  return Kind::Groups;
 }
 
 // Packs a row of F32, F16 or BF16 without conversion.

@@ -5,7 +5,7 @@
 
 #include "infer/cuda/kernels.h"
 #include "infer/cuda/mma.h"
-#include "infer/cuda/packed.h"
+#include "infer/cuda/numbers.h"
 
 namespace folio::infer::gpu {
 

@@ -19,7 +19,7 @@ struct DrawInput {
   uint32_t first_id;
   uint32_t n_penalized;
   uint32_t n_never;
-  uint32_t top_k;
+  uint32_t top_k;  ///< less than the vocabulary size; 0: off
   float top_p;
   float min_p;
   float temperature;

@@ -24,7 +24,7 @@ ActiveRequest::ActiveRequest(RequestId id, Request request, const core::ModelCon
   if (form && options.max_tokens > 0) {
     const Allowed allowed = form->allowed_after(prompt);
     generates = generates && allowed == Allowed::Tokens;
-    if (allowed != Allowed::Tokens) of_empty_ = allowed == Allowed::End ? FinishReason::Stop : FinishReason::Form;
+    if (allowed != Allowed::Tokens) empty_reason_ = allowed == Allowed::End ? FinishReason::Stop : FinishReason::Form;
   }
   n_most_ = prompt.size() + (generates ? static_cast<size_t>(most) : 0);
   auto n = static_cast<size_t>(options.n);
@@ -46,12 +46,12 @@ ActiveRequest::ActiveRequest(RequestId id, Request request, const core::ModelCon
     const size_t n_rows = generates ? prompt.size() : i == 0 ? n_reported : 0;
     if (!generates) needs.max_positions = static_cast<int64_t>(n_rows);
     Choice& c = choices_.emplace_back(SequenceKey{id, i}, prompt.first(n_rows), needs, cache);
-    if (i == 0 && (report_ || request_.observer)) c.compute_from(0);
+    if (i == 0 && n_reported > 0) c.compute_from(0);
     if (!generates) {
       if (n_reported == 0) {
-        end(c, of_empty_);
+        end(c, empty_reason_);
       } else if (i > 0) {
-        c.reason = of_empty_;  // computes nothing; on_end is called after the first choice has reported the prompt
+        c.reason = empty_reason_;  // computes nothing; on_end is called after the first choice has reported the prompt
       }
       continue;
     }
@@ -171,16 +171,16 @@ size_t ActiveRequest::take(const Sequence& s, size_t n_rows, const StepOutput& o
   const size_t first = c.n_computed();
   const size_t end = first + n_rows - n_drafts;
   const size_t n_before = c.generated().size();
-  c.collected(end - first - 1);  // all but the last row, which is recomputed if its token is invalid
   const size_t n_reported = report_ && c.index() == 0 ? report_->n_wanted(first, end) : 0;
   if (n_reported > 0) {
     report_->report(output.logits.first(n_reported * vocab_size_), first);
-    c.compute_from(report_->n_reported() < request_.prompt.size() ? report_->n_reported() : SIZE_MAX);
+    c.compute_from(report_->n_reported() < report_->n_rows() ? report_->n_reported() : SIZE_MAX);
   }
+  c.collected(end - first - 1);  // all but the last row, which is recomputed if its token is invalid
   if (!c.sampling || end < c.history().size()) {
     c.collected(1);
     if (!c.sampling && c.n_missing() == 0 && c.in_flight() == 0) {
-      for (Choice& each : choices_) this->end(each, of_empty_);
+      for (Choice& each : choices_) this->end(each, empty_reason_);
     }
     return 0;
   }
@@ -201,8 +201,8 @@ size_t ActiveRequest::take(const Sequence& s, size_t n_rows, const StepOutput& o
   return c.generated().size() - n_before;
 }
 
-// Appends a drawn token to the sequence and calls the callbacks. Ends the sequence if structured output allows no
-// token.
+// Appends a drawn token to the sequence, or ends the sequence if there is none. Calls the callbacks last, so that the
+// sequence can continue if one throws.
 void ActiveRequest::take_drawn(Choice& c, int32_t drawn, std::span<const float> logits) {
   std::optional<FinishReason> reason;
   if (drawn == kNothingLeft && c.form() != nullptr) reason = c.sampling->end_without_token(c.history());
@@ -212,14 +212,16 @@ void ActiveRequest::take_drawn(Choice& c, int32_t drawn, std::span<const float> 
   if (!c.first_token) c.first_token = Choice::Clock::now();
   if (c.sampling->is_end_token(token)) return end(c, FinishReason::Stop);
   c.append(token);
-  if (request_.on_token) request_.on_token(c.index(), token, logits);
   std::string text = c.sampling->push(c.history());
   reason = c.sampling->end_of(c.history());
-  if (reason) return end(c, *reason, std::move(text));
-  slide(c);
-  if (text.empty()) return;
-  if (request_.on_text) request_.on_text(c.index(), text);
-  if (request_.is_enough && request_.is_enough(c.index())) end(c, FinishReason::Stop);
+  if (reason) {
+    text += close(c, *reason);
+  } else {
+    slide(c);
+  }
+  if (request_.on_token) request_.on_token(c.index(), token, logits);
+  deliver(c, text);
+  if (!reason && !text.empty() && request_.is_enough && request_.is_enough(c.index())) end(c, FinishReason::Stop);
 }
 
 // Stores the sequence's last logits for the policy, which selects the next token in decide().
@@ -247,14 +249,18 @@ void ActiveRequest::slide(Choice& c) {
   if (n_left(c) == 0) c.slide_to(c.history().size() - static_cast<size_t>(request_.options.context) / 2);
 }
 
-// Ends a choice. `text` is its last output, which was not passed to on_text yet.
-void ActiveRequest::end(Choice& c, FinishReason reason, std::string text) {
+// Ends a choice without calling callbacks. Returns the text that was held back as a possible stop string.
+std::string ActiveRequest::close(Choice& c, FinishReason reason) {
   c.reason = reason;
   c.end = Choice::Clock::now();
   if (c.drafts) c.drafts->preempted();  // releases the drafter's blocks
-  if (c.sampling) text += c.sampling->finish();
+  return c.sampling ? c.sampling->finish() : "";
+}
+
+// Passes a choice's new output to on_text and, if the choice has ended, its result to on_end.
+void ActiveRequest::deliver(const Choice& c, const std::string& text) {
   if (request_.on_text && !text.empty()) request_.on_text(c.index(), text);
-  if (request_.on_end) request_.on_end(c.index(), c.result());
+  if (request_.on_end && c.reason) request_.on_end(c.index(), c.result());
 }
 
 void ActiveRequest::recall() {

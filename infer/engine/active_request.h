@@ -119,7 +119,9 @@ class ActiveRequest {
   [[nodiscard]] size_t n_left(const Sequence& s) const;
   [[nodiscard]] size_t most_drafts(const Choice& c) const;
   void slide(Choice& c);
-  void end(Choice& c, FinishReason reason, std::string text = {});
+  [[nodiscard]] std::string close(Choice& c, FinishReason reason);
+  void deliver(const Choice& c, const std::string& text);
+  void end(Choice& c, FinishReason reason) { deliver(c, close(c, reason)); }
   [[nodiscard]] bool ends_with(const Continuation& last) const;
   void complete(Choice& c, const Continuation& last);
   void place(std::span<const Continuation> next, Scheduler& scheduler);
@@ -128,8 +130,8 @@ class ActiveRequest {
 
   Request request_;
   size_t vocab_size_;
-  size_t n_most_ = 0;                             ///< maximum number of tokens of a sequence, including the prompt
-  FinishReason of_empty_ = FinishReason::Length;  ///< finish reason of choices that generate no token
+  size_t n_most_ = 0;                                 ///< maximum number of tokens of a sequence, including the prompt
+  FinishReason empty_reason_ = FinishReason::Length;  ///< finish reason of choices that generate no token
   std::deque<Choice> choices_;
   std::optional<PromptReport> report_;  ///< reports logits or log-probabilities of the prompt; empty: not requested
   std::unique_ptr<Policy> policy_;

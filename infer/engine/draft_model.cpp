@@ -23,12 +23,12 @@ DraftModel::DraftModel(core::StoredModel model, const core::StoredModel& target,
 
 void DraftModel::draft(std::span<const Input> inputs) {
   clear();
-  for (const Input& input : inputs) read(input);
+  for (const Input& input : inputs) prepare(input);
   draw();
   for (const Input& input : inputs) {
     if (input.memory == nullptr) continue;
     const auto tokens = std::span(input.tokens).subspan(input.first);
-    static_cast<CachedText&>(*input.memory).tokens.assign(tokens.begin(), tokens.end());
+    static_cast<CachedSequence&>(*input.memory).tokens.assign(tokens.begin(), tokens.end());
   }
 }
 
@@ -71,30 +71,30 @@ void DraftModel::draw() {
     const size_t dim = hidden.size() / rows_.size();
     rows_.clear();
     for (size_t i = 0; i < drafted_.size(); ++i) {
-      DraftedText& part = drafted_[i];
-      part.n_left = drawn[i] < 0 ? 0 : part.n_left - 1;  // negative: no token can be drawn
-      if (drawn[i] >= 0) part.input->tokens.push_back(drawn[i]);
-      if (part.n_left == 0) continue;
-      const auto next = hidden.subspan(part.row * dim, dim);
-      part.hidden.assign(next.begin(), next.end());
-      part.row = rows_.size();
+      DraftedSequence& own = drafted_[i];
+      own.n_left = drawn[i] < 0 ? 0 : own.n_left - 1;  // negative: no token can be drawn
+      if (drawn[i] >= 0) own.input->tokens.push_back(drawn[i]);
+      if (own.n_left == 0) continue;
+      const auto next = hidden.subspan(own.row * dim, dim);
+      own.hidden.assign(next.begin(), next.end());
+      own.row = rows_.size();
       rows_.push_back({.token = drawn[i],
-                       .sequence = part.sequence,
-                       .position = runner_.cache().length(part.sequence),
+                       .sequence = own.sequence,
+                       .position = runner_.cache().length(own.sequence),
                        .wants_logits = false,
-                       .sampler = &part.input->sampler,
-                       .history = part.input->tokens,
+                       .sampler = &own.input->sampler,
+                       .history = own.input->tokens,
                        .keeps_hidden = dim > 0,
-                       .hidden = part.hidden});
+                       .hidden = own.hidden});
     }
-    std::erase_if(drafted_, [](const DraftedText& part) { return part.n_left == 0; });
+    std::erase_if(drafted_, [](const DraftedSequence& own) { return own.n_left == 0; });
   }
 }
 
 // Replaces the sequence's tokens. Keeps the cached positions of the common prefix, except that of the last token, whose
 // row must be computed to draw the first draft. cached.tokens may be longer than the cached part, for example after a
 // failed step.
-void DraftModel::turn_to(CachedText& cached, std::span<const int32_t> tokens) {
+void DraftModel::set_tokens(CachedSequence& cached, std::span<const int32_t> tokens) {
   BlockManager& cache = runner_.cache();
   const SequenceId id = cached.sequence.id();
   const auto known = tokens.first(tokens.size() - 1);
@@ -108,14 +108,14 @@ void DraftModel::turn_to(CachedText& cached, std::span<const int32_t> tokens) {
 }
 
 // Appends rows for the sequence's tokens that are not cached, and limits its drafts to the context.
-void DraftModel::read(const Input& input) {
+void DraftModel::prepare(const Input& input) {
   const auto tokens = std::span(input.tokens).subspan(input.first);
   const int64_t n_free = runner_.config().context_length - std::ssize(tokens) + 1;  // the last draft needs no position
   const size_t n = std::min(input.most, static_cast<size_t>(std::max<int64_t>(n_free, 0)));
   if (n == 0) return input.memory.reset();
-  if (input.memory == nullptr) input.memory = std::make_unique<CachedText>(runner_.cache());
-  auto& cached = static_cast<CachedText&>(*input.memory);
-  turn_to(cached, tokens);
+  if (input.memory == nullptr) input.memory = std::make_unique<CachedSequence>(runner_.cache());
+  auto& cached = static_cast<CachedSequence&>(*input.memory);
+  set_tokens(cached, tokens);
   if (!append_rows(cached.sequence.id(), tokens, {}, &input, n)) input.memory.reset();
 }
 

@@ -30,8 +30,8 @@ class DraftModel : public Drafter {
 
  protected:
   // A sequence in the draft model's KV cache.
-  struct CachedText final : Memory {
-    explicit CachedText(BlockManager& cache) : sequence(cache) {}
+  struct CachedSequence final : Memory {
+    explicit CachedSequence(BlockManager& cache) : sequence(cache) {}
     ScopedSequence sequence;
     std::vector<int32_t> tokens{};  ///< the sequence's tokens; the last ones may not be cached yet
     // Only used by MtpDrafter (mtp_drafter.h):
@@ -39,7 +39,7 @@ class DraftModel : public Drafter {
     size_t end = 0;               ///< index of the sequence's first token whose hidden state was not observed yet
   };
   // A sequence whose drafts are being drawn.
-  struct DraftedText {
+  struct DraftedSequence {
     const Input* input;
     SequenceId sequence;
     size_t n_left;                ///< drafts left to draw
@@ -63,11 +63,11 @@ class DraftModel : public Drafter {
   std::vector<Row> rows_;
 
  private:
-  void turn_to(CachedText& cached, std::span<const int32_t> tokens);
-  void read(const Input& input);
+  void set_tokens(CachedSequence& cached, std::span<const int32_t> tokens);
+  void prepare(const Input& input);
 
   int64_t reserved_ = 0;  ///< free blocks that rows_ and the drafts after them need
-  std::vector<DraftedText> drafted_;
+  std::vector<DraftedSequence> drafted_;
 };
 
 }  // namespace folio::infer

@@ -153,17 +153,17 @@ std::vector<Engine::PlannedRows> Engine::plan() {
     n_logit_rows += own.n_logit_rows;
     return n;
   });
-  for (const Sequence* s : trace.started) done_.cached_tokens += static_cast<uint64_t>(s->n_cached());
+  for (const Sequence* s : trace.started) {
+    done_.cached_tokens += static_cast<uint64_t>(s->n_cached());
+    report_.started.push_back({s->key(), s->n_cached()});
+  }
   done_.preemptions += trace.preempted.size();
   for (Sequence* s : trace.preempted) {
     cancel_draws(*s);
     request_of(*s).was_preempted(*s);
+    report_.preempted.push_back(s->key());
   }
   for (const PlannedRows& rows : planned) request_of(*rows.sequence).started(*rows.sequence);
-  if (on_step_) {
-    for (const Sequence* s : trace.started) report_.started.push_back({s->key(), s->n_cached()});
-    for (const Sequence* s : trace.preempted) report_.preempted.push_back(s->key());
-  }
   done_.plan_seconds += core::seconds_since(start);
   return planned;
 }
@@ -195,16 +195,16 @@ std::vector<Engine::PlannedRows> Engine::plan_ahead() {
 // Starts a step without waiting for its results. Returns false if there are no rows.
 bool Engine::issue(std::vector<PlannedRows> planned) {
   if (planned.empty()) return false;
-  InFlightStep step{.issued = runner_.issue(rows_, request_of(*planned.front().sequence).request().observer),
-                    .planned = std::move(planned)};
+  const Observer& observer = request_of(*planned.front().sequence).request().observer;
+  if (observer) failed_ = planned.front().sequence->request();  // in case the observer throws
+  InFlightStep step{.issued = runner_.issue(rows_, observer), .planned = std::move(planned)};
+  failed_.reset();
   n_issued_ = runner_.n_issued();
   const bool decodes = std::ranges::all_of(step.planned, [](const PlannedRows& r) { return r.n_draws == r.n_rows; });
   step.n_rows = decodes ? rows_.size() : 0;
   for (const PlannedRows& rows : step.planned) rows.sequence->issued(rows.n_rows);
-  if (on_step_) {
-    step.report = std::exchange(report_, {});
-    for (const PlannedRows& rows : step.planned) step.report.shares.push_back({rows.sequence->key(), rows.n_rows});
-  }
+  step.report = std::exchange(report_, {});
+  for (const PlannedRows& rows : step.planned) step.report.shares.push_back({rows.sequence->key(), rows.n_rows});
   ++done_.steps;
   done_.rows += rows_.size();
   in_flight_steps_.push_back(std::move(step));
@@ -273,7 +273,7 @@ void Engine::pause_and_resume() {
     for (Choice& s : request.choices()) {
       if (s.reason) continue;
       if (pauses) {
-        if (on_step_ && s.runs()) report_.preempted.push_back(s.key());
+        if (s.runs()) report_.preempted.push_back(s.key());
         release(s);
         request.was_preempted(s);
       } else {

@@ -142,8 +142,8 @@ class Engine {
   struct InFlightStep {
     Issued issued;
     std::vector<PlannedRows> planned;
-    size_t n_rows = 0;    ///< number of rows; 0 if the step has prompt rows, since it is then not timed
-    StepReport report{};  ///< filled if on_step_ is set
+    size_t n_rows = 0;  ///< number of rows; 0 if the step has prompt rows, since it is then not timed
+    StepReport report{};
   };
 
   [[nodiscard]] ActiveRequest& request_of(const Sequence& s) { return active_.at(s.request()); }
@@ -170,7 +170,7 @@ class Engine {
   std::vector<Row> rows_;                     ///< rows of the last plan
   std::deque<InFlightStep> in_flight_steps_;  ///< oldest first; results are collected in this order
   uint64_t n_issued_ = 0;                     ///< Runner::n_issued() after the last step, to detect other callers
-  StepReport report_;                         ///< sequences started and preempted for the next step, if on_step_ is set
+  StepReport report_;                         ///< sequences started and preempted for the next step
   std::function<void(const StepReport&)> on_step_{};
   std::optional<RequestId> current_{};  ///< the request whose results are being processed
   std::optional<RequestId> failed_{};

@@ -41,7 +41,7 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
   /// together, each other request when an earlier one has ended. The requests' callbacks may use the queue.
   void submit(std::vector<Request> requests) {
     n_running_ = requests.size();
-    std::ranges::move(requests, std::back_inserter(later_));
+    std::ranges::move(requests, std::back_inserter(queued_));
     submit_next(options_.n_at_once);
   }
 
@@ -50,7 +50,7 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
   [[nodiscard]] Event& event(size_t choice, bool ends = false) {
     is_urgent_ = is_urgent_ || ends;
     touch();
-    return coming_.of(choice);
+    return pending_.of(choice);
   }
 
   /// Returns the delivered events, an empty list if there are none. If a request could not run, throws its error, once,
@@ -72,7 +72,7 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
   std::vector<Event> next(std::chrono::milliseconds at_most) {
     {
       std::unique_lock lock(mutex_);
-      came_.wait_for(lock, at_most, [this] { return !delivered_.events.empty() || error_ || n_running_ == 0; });
+      changed_.wait_for(lock, at_most, [this] { return !delivered_.events.empty() || error_ || n_running_ == 0; });
     }
     std::vector<Event> events = pop();
     size_t n_bytes = 0;
@@ -89,14 +89,14 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
   void cancel() {
     const std::lock_guard lock(mutex_);
     is_cancelled_ = true;
-    drop_later();
+    drop_queued();
     if (n_running_ == 0) return;
     for (const RequestId id : ids_) engine_.cancel(id);
   }
 
   bool deliver(Engine&, Clock::time_point now) final {
     if (kAppends && !is_urgent_ && now - last_delivery_ < kBetweenDeliveries) return false;
-    std::vector<Event> events = coming_.take();
+    std::vector<Event> events = pending_.take();
     size_t n_bytes = 0;
     for (const Event& event : events) n_bytes += event.cost();
     backlog_.add(n_bytes);
@@ -148,22 +148,20 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
     if (!std::exchange(is_touched_, true)) engine_.deliver_after_step(this->shared_from_this());
   }
   void notify() {
-    came_.notify_one();
+    changed_.notify_one();
     if (options_.on_delivery) options_.on_delivery();
   }
-  void drop_later() {
-    n_running_ -= later_.size();
-    later_.clear();
+  void drop_queued() {
+    n_running_ -= queued_.size();
+    queued_.clear();
   }
   void submit_next(size_t most = 1) {
     const auto self = this->shared_from_this();
     std::vector<AsyncEngine::Submission> next;
     std::unique_lock lock(mutex_);
-    for (; !later_.empty() && next.size() < most; later_.pop_front()) {
-      Request& request = later_.front();
-      if (options_.limit != EventQueueOptions::kUnlimited && request.options.beams.width == 0 && !request.policy) {
-        request.backlog = {self, &backlog_};
-      }
+    for (; !queued_.empty() && next.size() < most; queued_.pop_front()) {
+      Request& request = queued_.front();
+      if (request.options.beams.width == 0 && !request.policy) request.backlog = {self, &backlog_};
       next.push_back({std::move(request), [self](RequestId id, const auto& error) { self->end(id, error); }});
     }
     lock.unlock();
@@ -186,7 +184,7 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
     if (error) {  // if the engine has stopped, this runs on the submitting thread
       if (!error_) error_ = error;
       --n_running_;
-      drop_later();
+      drop_queued();
       lock.unlock();
       return notify();
     }
@@ -202,18 +200,18 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
   Backlog backlog_;
 
   // Used by the engine's thread only.
-  Batch coming_{};
+  Batch pending_{};
   bool is_touched_ = false;
   bool is_urgent_ = true;  ///< true if an output begins or ends: deliver after this step
   size_t n_ended_ = 0;     ///< ended requests whose end was not delivered yet
   Clock::time_point last_delivery_{};
 
-  std::condition_variable came_{};
+  std::condition_variable changed_{};
   Batch delivered_{};
   std::exception_ptr error_{};
-  std::deque<Request> later_{};  ///< requests not submitted to the engine yet
-  std::set<RequestId> ids_{};    ///< requests that were submitted and have not ended
-  size_t n_running_ = 0;         ///< requests that have not ended, including later_
+  std::deque<Request> queued_{};  ///< requests not submitted to the engine yet
+  std::set<RequestId> ids_{};     ///< requests that were submitted and have not ended
+  size_t n_running_ = 0;          ///< requests that have not ended, including queued_
   bool is_cancelled_ = false;
 };
 

@@ -90,6 +90,13 @@ LoadedModel LoadedModel::open(const std::string& path, const LoadOptions& option
   return model;
 }
 
+// Destroys all of this model, the engine first, before taking over the members of `other`.
+LoadedModel& LoadedModel::operator=(LoadedModel&& other) noexcept {
+  if (this == &other) return *this;
+  std::destroy_at(this);
+  return *new (this) LoadedModel(std::move(other));
+}
+
 Engine& LoadedModel::engine() {
   if (engine_) return *engine_;
   CacheOptions cache{.max_positions = options_.context,
@@ -116,9 +123,10 @@ Engine& LoadedModel::engine() {
     drafter_ = std::make_unique<DraftModel>(file, *file_, machines_.placements.back().machine, draft);
     require_same_tokens(file, *file_, *tokenizer_);
   }
-  engine_ = std::make_unique<Engine>(*file_, machines_.placements, cache, options_.limits);
-  if (drafter_) engine_->draft_with(*drafter_);
-  if (adapter_) adapter_number_ = engine_->load_adapter(*adapter_);
+  auto engine = std::make_unique<Engine>(*file_, machines_.placements, cache, options_.limits);
+  if (drafter_) engine->draft_with(*drafter_);
+  if (adapter_) adapter_number_ = engine->load_adapter(*adapter_);
+  engine_ = std::move(engine);
   return *engine_;
 }
 

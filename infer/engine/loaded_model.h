@@ -53,6 +53,8 @@ class LoadedModel {
   /// engine() loads the weights onto the machines. Throws core::Error if a file cannot be read, and core::UsageError if
   /// the options exceed what the model supports.
   [[nodiscard]] static LoadedModel open(const std::string& path, const LoadOptions& options = {});
+  LoadedModel(LoadedModel&&) = default;
+  LoadedModel& operator=(LoadedModel&& other) noexcept;
 
   [[nodiscard]] const core::StoredModel& file() const { return *file_; }
   [[nodiscard]] const core::ModelConfig& config() const { return file_->config; }
@@ -82,6 +84,8 @@ class LoadedModel {
                           const std::function<void(std::string_view)>& on_text = {});
 
  private:
+  LoadedModel() = default;
+
   // engine_ and drafter_ refer to objects owned by the members above them. Moving a LoadedModel doesn't change the
   // addresses of these objects.
   LoadOptions options_;

@@ -20,13 +20,13 @@ MtpDrafter::MtpDrafter(const core::StoredModel& model, Machine& machine, const C
 
 // Returns the number of rows that the module has not computed yet. A sequence has one row per token, except for the
 // first. Sequences that differ only in the first token share cache blocks, since drafts need not be exact.
-size_t MtpDrafter::n_pending(const CachedText& cached) const {
+size_t MtpDrafter::n_pending(const CachedSequence& cached) const {
   return cached.tokens.size() - static_cast<size_t>(runner_.cache().length(cached.sequence.id()));
 }
 
 // Adds observed rows. The rows of accepted drafts, which the module computed from its own hidden states, are computed
 // again from the model's hidden states.
-void MtpDrafter::add(CachedText& cached, const Computed& rows) {
+void MtpDrafter::add(CachedSequence& cached, const Computed& rows) {
   const SequenceId id = cached.sequence.id();
   runner_.cache().truncate(id, std::min(runner_.cache().length(id), std::ssize(cached.tokens)));
   const size_t n = rows.hidden.size() / dim_;
@@ -37,7 +37,7 @@ void MtpDrafter::add(CachedText& cached, const Computed& rows) {
 }
 
 // Removes drafts from the KV cache, and also the last row, which must be computed again to draw the first draft.
-void MtpDrafter::settle(CachedText& cached) {
+void MtpDrafter::settle(CachedSequence& cached) {
   BlockManager& cache = runner_.cache();
   const SequenceId id = cached.sequence.id();
   const int64_t n = std::min(cache.length(id), std::ssize(cached.tokens) - 1);
@@ -49,22 +49,22 @@ void MtpDrafter::settle(CachedText& cached) {
 
 void MtpDrafter::observe(std::span<const Computed> all) {
   for (const Computed& c : all) {
-    const auto* known = static_cast<const CachedText*>(c.memory.get());
+    const auto* known = static_cast<const CachedSequence*>(c.memory.get());
     if (known == nullptr || known->end != c.first) {  // new, recomputed, or not observed in some steps
       c.memory.reset();
-      auto cached = std::make_unique<CachedText>(runner_.cache());
+      auto cached = std::make_unique<CachedSequence>(runner_.cache());
       const auto tokens = c.tokens.subspan(c.begin + 1, c.first - c.begin);
       const auto n = runner_.cache().share_prefix(cached->sequence.id(), tokens);
       cached->tokens.assign(tokens.begin(), tokens.begin() + n);  // uncached earlier tokens are left out
       c.memory = std::move(cached);
     }
-    add(static_cast<CachedText&>(*c.memory), c);
+    add(static_cast<CachedSequence&>(*c.memory), c);
   }
   do {
     clear();
     for (const Computed& c : all) {
       if (c.memory == nullptr) continue;
-      auto& cached = static_cast<CachedText&>(*c.memory);
+      auto& cached = static_cast<CachedSequence&>(*c.memory);
       settle(cached);
       if (n_pending(cached) <= kManyRows) continue;
       if (!append_rows(cached.sequence.id(), cached.tokens, cached.hidden, nullptr, 0)) c.memory.reset();
@@ -76,7 +76,7 @@ void MtpDrafter::observe(std::span<const Computed> all) {
 void MtpDrafter::draft(std::span<const Input> inputs) {
   clear();
   for (const Input& input : inputs) {
-    auto* cached = static_cast<CachedText*>(input.memory.get());
+    auto* cached = static_cast<CachedSequence*>(input.memory.get());
     if (cached == nullptr || cached->end + 1 != input.tokens.size()) continue;
     settle(*cached);
     if (!append_rows(cached->sequence.id(), cached->tokens, cached->hidden, &input, input.most)) input.memory.reset();

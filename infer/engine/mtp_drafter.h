@@ -25,9 +25,9 @@ class MtpDrafter : public DraftModel {
   void draft(std::span<const Input> inputs) override;
 
  private:
-  [[nodiscard]] size_t n_pending(const CachedText& cached) const;
-  void add(CachedText& cached, const Computed& rows);
-  void settle(CachedText& cached);
+  [[nodiscard]] size_t n_pending(const CachedSequence& cached) const;
+  void add(CachedSequence& cached, const Computed& rows);
+  void settle(CachedSequence& cached);
 
   size_t dim_;
 };

@@ -17,14 +17,14 @@ void score_windows(Engine& engine, std::span<const int32_t> tokens, int64_t wind
   core::require(window >= 2 && window <= context,
                 "the window is {}, but must be in [2, {}], the model's context length", window, context);
   core::require(tokens.size() >= 2, "the text has {} tokens, but perplexity needs at least 2", tokens.size());
-  for (bool go_on = true; go_on && tokens.size() >= 2;) {
-    const auto text = tokens.first(std::min(tokens.size(), static_cast<size_t>(window)));
+  for (bool continues = true; continues && tokens.size() >= 2;) {
+    const auto scored = tokens.first(std::min(tokens.size(), static_cast<size_t>(window)));
     ScopedRequests requests(engine);
-    requests.add({.prompt = {text.begin(), text.end()},
-                  .on_log_probs = [&](std::span<const double> log_probs) { go_on = on_log_probs(log_probs); },
+    requests.add({.prompt = {scored.begin(), scored.end()},
+                  .on_log_probs = [&](std::span<const double> log_probs) { continues = on_log_probs(log_probs); },
                   .options = {.adapter = adapter}});
-    while (go_on && engine.step()) continue;
-    tokens = tokens.subspan(text.size());
+    while (continues && engine.step()) continue;
+    tokens = tokens.subspan(scored.size());
   }
 }
 

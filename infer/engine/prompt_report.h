@@ -39,19 +39,19 @@ class PromptReport {
     return std::min(end, n_rows()) - std::min({first, end, n_rows()});
   }
   /// Reports computed rows from prompt index `first` on. `logits`, (rows, vocab_size), has only the rows that were not
-  /// reported before.
+  /// reported before. Throws core::Error, and reports none, if a log-probability is not finite.
   void report(std::span<const float> logits, size_t first) {
     first = std::max(first, n_reported_);
-    n_reported_ = first + logits.size() / vocab_size_;
-    if (on_logits_) on_logits_(logits);
-    if (!on_log_probs_) return;
+    const size_t end = first + logits.size() / vocab_size_;
     std::vector<double> log_probs;
-    for (size_t i = first; i < std::min(n_reported_, prompt_.size() - 1); ++i) {
+    for (size_t i = first; on_log_probs_ && i < std::min(end, prompt_.size() - 1); ++i) {
       const auto row = logits.subspan((i - first) * vocab_size_, vocab_size_);
       log_probs.push_back(-negative_log_likelihood(row, prompt_[i + 1]));
       core::require(std::isfinite(log_probs.back()),
                     "the logits at position {} are not finite; the model's weights are corrupt", i);
     }
+    n_reported_ = end;
+    if (on_logits_) on_logits_(logits);
     if (!log_probs.empty()) on_log_probs_(log_probs);
   }
 

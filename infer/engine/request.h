@@ -33,7 +33,7 @@ struct GenerateOptions {
   /// Token sequences that end the output when its last tokens match. A match may begin in the prompt.
   std::vector<std::vector<int32_t>> stop_words{};
   /// Maximum number of draft tokens per step (see Engine::draft_with); 0: no speculation. The output stays the same and
-  /// is faster if drafts are correct. Ignored for beams.
+  /// is faster if drafts are correct. Ignored with beams, a policy or Request::wants_token_logits.
   size_t speculate = 0;
   int64_t context = 0;           ///< maximum positions to use; 0: the model's context length
   bool slide = false;            ///< when the context is full, keep its last half and continue
@@ -73,13 +73,15 @@ struct Request {
   /// Decodes the output, and defines its end tokens and suppressed tokens. Null: the output is not decoded, no token is
   /// suppressed, and only the end tokens in `options` end it.
   const data::Tokenizer* tokenizer = nullptr;
-  /// Receives output as it is generated, in whole UTF-8 characters. With beams it is called at the end.
+  /// Receives output as it is generated, in whole UTF-8 characters. With beams or a policy, called at the end.
   std::function<void(size_t choice, std::string_view text)> on_text{};
   /// Receives each token of the result, before its text. If wants_token_logits is true, `logits` has the model's logits
-  /// (vocab_size) before biases and penalties, else it is empty. With beams, it is called at the end, without logits.
+  /// (vocab_size) before biases and penalties, else it is empty. With beams or a policy, called at the end, without
+  /// logits.
   std::function<void(size_t choice, int32_t token, std::span<const float> logits)> on_token{};
   bool wants_token_logits = false;
-  /// Called after a choice's new output; returns true to end the choice with FinishReason::Stop. Not called for beams.
+  /// Called after a choice's new output; returns true to end the choice with FinishReason::Stop. Not called with
+  /// beams or a policy.
   std::function<bool(size_t choice)> is_enough{};
   /// Receives the result of each choice that ends.
   std::function<void(size_t choice, const GenerateResult& result)> on_end{};

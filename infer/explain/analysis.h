@@ -96,10 +96,6 @@ class Interventions {
   size_t head_dim_;
 };
 
-/// Returns x · wᵀ for x (n_rows, k) and w (n_out, k).
-[[nodiscard]] std::vector<float> product(std::span<const float> x, std::span<const float> w, size_t k);
-[[nodiscard]] std::vector<float> transposed(std::span<const float> matrix, size_t n_rows);
-
 /// Returns sqrt(mean(x²) + eps), which RMSNorm divides by.
 [[nodiscard]] double rms(std::span<const float> x, float eps);
 [[nodiscard]] std::vector<float> difference(std::vector<float> after, const std::vector<float>& before);

@@ -21,6 +21,22 @@ double dot(std::span<const float> a, std::span<const float> b) {
                                [](float x, float y) { return double{x} * y; });
 }
 
+// Returns x · wᵀ for x (n_rows, k) and w (n_out, k).
+std::vector<float> product(std::span<const float> x, std::span<const float> w, size_t k) {
+  const size_t n_rows = x.size() / k;
+  const size_t n_out = w.size() / k;
+  std::vector<float> out(n_rows * n_out);
+  kernels::kernels_for(core::select_isa()).matmul(x.data(), n_rows, w.data(), k, 0, n_out, out.data(), n_out, false);
+  return out;
+}
+
+std::vector<float> transposed(std::span<const float> matrix, size_t n_rows) {
+  const size_t n_columns = matrix.size() / n_rows;
+  std::vector<float> out(matrix.size());
+  for (size_t i = 0; i < matrix.size(); ++i) out[i % n_columns * n_rows + i / n_columns] = matrix[i];
+  return out;
+}
+
 // Each row of `directions` (T, dim) is a vector whose dot product with the row's residual is the row's logit.
 // Multiplies the vectors by the residual scale and the post-norm's factors, if any, so that a vector's dot product with
 // a head's output after Wo is the head's contribution to the logit.
@@ -51,21 +67,6 @@ const core::TensorView* Tensors::find(Role role, int64_t layer) const {
 std::vector<float> Tensors::floats(Role role, int64_t layer) const {
   const core::TensorView* found = find(role, layer);
   return found == nullptr ? std::vector<float>{} : core::to_floats(*found);
-}
-
-std::vector<float> product(std::span<const float> x, std::span<const float> w, size_t k) {
-  const size_t n_rows = x.size() / k;
-  const size_t n_out = w.size() / k;
-  std::vector<float> out(n_rows * n_out);
-  kernels::kernels_for(core::select_isa()).matmul(x.data(), n_rows, w.data(), k, 0, n_out, out.data(), n_out, false);
-  return out;
-}
-
-std::vector<float> transposed(std::span<const float> matrix, size_t n_rows) {
-  const size_t n_columns = matrix.size() / n_rows;
-  std::vector<float> out(matrix.size());
-  for (size_t i = 0; i < matrix.size(); ++i) out[i % n_columns * n_rows + i / n_columns] = matrix[i];
-  return out;
 }
 
 double rms(std::span<const float> x, float eps) { return std::sqrt(dot(x, x) / static_cast<double>(x.size()) + eps); }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/file_status.h"
 #include "core/number.h"
 #include "infer/cache/block_manager.h"
 #include "infer/explain/analysis.h"
@@ -146,10 +147,7 @@ Json model_info(const core::StoredModel& model) {
   std::map<core::DType, size_t> bytes;
   for (const core::TensorView& tensor : model.tensors) bytes[tensor.type] += tensor.bytes.size();
   const auto most = std::ranges::max_element(bytes, {}, &std::pair<const core::DType, size_t>::second);
-  std::error_code no_path;  // set if the path is empty, because the model is in memory
-  // Drops a last component that is empty or ".", as in "DIRECTORY/".
-  const auto path = std::filesystem::absolute(model.path, no_path).lexically_normal();
-  return {{"name", (path.has_filename() ? path : path.parent_path()).filename().string()},
+  return {{"name", model.path.empty() ? "" : core::normal_path(model.path).filename().string()},  // empty: in memory
           {"family", core::info(c.family).name},
           {"type", core::info(most->first).name},
           {"n_layers", c.n_layers},

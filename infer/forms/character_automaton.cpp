@@ -155,8 +155,8 @@ CharacterAutomaton::CharacterAutomaton(const Syntax& syntax, core::WorkBudget bu
       std::set<Grammar::State> reached;
       for (const auto& [ranges, to] : ways) {
         step();
-        const auto behind = std::ranges::upper_bound(*ranges, *cut, {}, &CharacterRange::first);
-        if (behind != ranges->begin() && *cut <= std::prev(behind)->second) reached.insert(to);
+        const auto next = std::ranges::upper_bound(*ranges, *cut, {}, &CharacterRange::first);
+        if (next != ranges->begin() && *cut <= std::prev(next)->second) reached.insert(to);
       }
       if (reached.empty()) continue;
       const int32_t to = number_of(reached);
@@ -171,7 +171,7 @@ int32_t CharacterAutomaton::after(int32_t state, uint32_t character) const {
   return at != edges.end() && at->low <= character ? at->to : -1;
 }
 
-bool CharacterAutomaton::takes(std::string_view utf8) const {
+bool CharacterAutomaton::accepts(std::string_view utf8) const {
   budget_.spend(1 + utf8.size());
   int32_t state = 0;
   for (size_t at = 0; at < utf8.size() && state >= 0;) {

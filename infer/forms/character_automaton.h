@@ -40,7 +40,8 @@ class CharacterAutomaton {
   [[nodiscard]] CharacterAutomaton and_also(const CharacterAutomaton& other) const { return product(other, false); }
   [[nodiscard]] CharacterAutomaton but_not(const CharacterAutomaton& other) const { return product(other, true); }
 
-  [[nodiscard]] bool takes(std::string_view utf8) const;
+  [[nodiscard]] bool accepts(std::string_view utf8) const;
+  /// Returns true if no string is accepted.
   [[nodiscard]] bool is_empty() const;
   [[nodiscard]] Grammar::Part build(Grammar& grammar, const CharacterPart& characters) const;
   /// Returns the part for byte strings: each character up to 255 is a byte. Larger characters never match.

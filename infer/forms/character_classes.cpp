@@ -2,20 +2,13 @@
 
 #include <utf8proc.h>
 
-#include <algorithm>
-#include <array>
 #include <map>
 #include <string>
 
 namespace folio::infer::forms {
 namespace {
 
-struct PosixClass {
-  std::string_view name;
-  CharacterRanges ranges;
-};
-
-const std::array<PosixClass, 14> kPosixClasses{{
+const std::map<std::string_view, CharacterRanges> kPosixClasses{
     {"alnum", {{'0', '9'}, {'A', 'Z'}, {'a', 'z'}}},
     {"alpha", {{'A', 'Z'}, {'a', 'z'}}},
     {"ascii", {{0, 0x7F}}},
@@ -30,52 +23,48 @@ const std::array<PosixClass, 14> kPosixClasses{{
     {"upper", {{'A', 'Z'}}},
     {"word", {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}},
     {"xdigit", {{'0', '9'}, {'A', 'F'}, {'a', 'f'}}},
-}};
-
-struct LongName {
-  std::string_view name, category;
 };
 
 // Long names of general categories (Unicode's PropertyValueAliases.txt), which ECMA-262 also accepts.
-constexpr std::array kLongNames{
-    LongName{"Letter", "L"},
-    LongName{"Uppercase_Letter", "Lu"},
-    LongName{"Lowercase_Letter", "Ll"},
-    LongName{"Titlecase_Letter", "Lt"},
-    LongName{"Modifier_Letter", "Lm"},
-    LongName{"Other_Letter", "Lo"},
-    LongName{"Mark", "M"},
-    LongName{"Combining_Mark", "M"},
-    LongName{"Nonspacing_Mark", "Mn"},
-    LongName{"Spacing_Mark", "Mc"},
-    LongName{"Enclosing_Mark", "Me"},
-    LongName{"Number", "N"},
-    LongName{"Decimal_Number", "Nd"},
-    LongName{"digit", "Nd"},
-    LongName{"Letter_Number", "Nl"},
-    LongName{"Other_Number", "No"},
-    LongName{"Punctuation", "P"},
-    LongName{"punct", "P"},
-    LongName{"Connector_Punctuation", "Pc"},
-    LongName{"Dash_Punctuation", "Pd"},
-    LongName{"Open_Punctuation", "Ps"},
-    LongName{"Close_Punctuation", "Pe"},
-    LongName{"Initial_Punctuation", "Pi"},
-    LongName{"Final_Punctuation", "Pf"},
-    LongName{"Other_Punctuation", "Po"},
-    LongName{"Symbol", "S"},
-    LongName{"Math_Symbol", "Sm"},
-    LongName{"Currency_Symbol", "Sc"},
-    LongName{"Modifier_Symbol", "Sk"},
-    LongName{"Other_Symbol", "So"},
-    LongName{"Separator", "Z"},
-    LongName{"Space_Separator", "Zs"},
-    LongName{"Line_Separator", "Zl"},
-    LongName{"Paragraph_Separator", "Zp"},
-    LongName{"Control", "Cc"},
-    LongName{"cntrl", "Cc"},
-    LongName{"Format", "Cf"},
-    LongName{"Private_Use", "Co"},
+const std::map<std::string_view, std::string_view> kLongNames{
+    {"Letter", "L"},
+    {"Uppercase_Letter", "Lu"},
+    {"Lowercase_Letter", "Ll"},
+    {"Titlecase_Letter", "Lt"},
+    {"Modifier_Letter", "Lm"},
+    {"Other_Letter", "Lo"},
+    {"Mark", "M"},
+    {"Combining_Mark", "M"},
+    {"Nonspacing_Mark", "Mn"},
+    {"Spacing_Mark", "Mc"},
+    {"Enclosing_Mark", "Me"},
+    {"Number", "N"},
+    {"Decimal_Number", "Nd"},
+    {"digit", "Nd"},
+    {"Letter_Number", "Nl"},
+    {"Other_Number", "No"},
+    {"Punctuation", "P"},
+    {"punct", "P"},
+    {"Connector_Punctuation", "Pc"},
+    {"Dash_Punctuation", "Pd"},
+    {"Open_Punctuation", "Ps"},
+    {"Close_Punctuation", "Pe"},
+    {"Initial_Punctuation", "Pi"},
+    {"Final_Punctuation", "Pf"},
+    {"Other_Punctuation", "Po"},
+    {"Symbol", "S"},
+    {"Math_Symbol", "Sm"},
+    {"Currency_Symbol", "Sc"},
+    {"Modifier_Symbol", "Sk"},
+    {"Other_Symbol", "So"},
+    {"Separator", "Z"},
+    {"Space_Separator", "Zs"},
+    {"Line_Separator", "Zl"},
+    {"Paragraph_Separator", "Zp"},
+    {"Control", "Cc"},
+    {"cntrl", "Cc"},
+    {"Format", "Cf"},
+    {"Private_Use", "Co"},
 };
 
 using Categories = std::map<std::string, CharacterRanges, std::less<>>;
@@ -111,16 +100,16 @@ const CharacterRanges kEcmaSpaces{{'\t', '\r'},     {' ', ' '},       {0xA0, 0xA
 const CharacterRanges kLineEnds{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
 
 std::optional<CharacterRanges> posix_class(std::string_view name) {
-  const auto found = std::ranges::find(kPosixClasses, name, &PosixClass::name);
+  const auto found = kPosixClasses.find(name);
   if (found == kPosixClasses.end()) return {};
-  return found->ranges;
+  return found->second;
 }
 
 std::optional<CharacterRanges> unicode_class(std::string_view name) {
   if (name == "Any") return CharacterRanges{{0, kLastCodePoint}};
   static const Categories categories = read_categories();  // computed once, in a few milliseconds
-  const auto known = std::ranges::find(kLongNames, name, &LongName::name);
-  const auto found = categories.find(known == kLongNames.end() ? name : known->category);
+  const auto known = kLongNames.find(name);
+  const auto found = categories.find(known == kLongNames.end() ? name : known->second);
   if (found == categories.end()) return {};
   return found->second;
 }

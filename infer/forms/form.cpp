@@ -269,15 +269,15 @@ std::bitset<256> Form::run_of(Place place) {
   const std::vector<Step> steps = places_[static_cast<size_t>(place)].steps;
   const std::bitset<256> bytes = places_[static_cast<size_t>(place)].bytes;
   std::bitset<256> run;
-  std::bitset<256> behind = bytes;  // bytes allowed after every byte of `run`
+  std::bitset<256> after_run = bytes;  // bytes allowed after every byte of `run`
   for (const Step& step : steps) {
     expand(step.to);
     const std::bitset<256> common = bytes & places_[static_cast<size_t>(step.to)].bytes;
     if (4 * common.count() < 3 * bytes.count()) continue;
-    behind &= common;
+    after_run &= common;
     for (size_t byte = step.low; byte <= step.high; ++byte) run.set(byte);
   }
-  return run & behind;
+  return run & after_run;
 }
 
 // Returns true if every sequence of `length` bytes from `bytes` may come next. A token subtree with only these bytes

@@ -17,6 +17,9 @@
 
 namespace folio::infer::forms {
 
+/// A set of byte strings of the same length: for each position, the inclusive ranges of byte values.
+using Spelling = std::vector<std::vector<std::pair<uint8_t, uint8_t>>>;
+
 struct GrammarLimits {
   size_t max_states = 200'000;  ///< maximum number of states in one grammar
   /// Length of the vocabulary's longest token in bytes. A token mask depends only on states within this distance, so
@@ -61,6 +64,9 @@ class Grammar {
   [[nodiscard]] Part bytes(uint8_t low, uint8_t high);
   /// Returns the part for one code point of these ranges, encoded in UTF-8. Surrogates are excluded.
   [[nodiscard]] Part characters(std::span<const std::pair<uint32_t, uint32_t>> ranges);
+  /// Returns the part for the strings of `all`, none of which may be a prefix of another. Consecutive spellings that
+  /// start with the same ranges share states, as do all spellings that end with the same ranges.
+  [[nodiscard]] Part spellings(std::span<const Spelling> all);
   [[nodiscard]] Part text(std::string_view text);
   /// Returns the part for any of `texts`, as a prefix tree, so that thousands of strings aren't matched in parallel.
   [[nodiscard]] Part texts(std::vector<std::string> texts);

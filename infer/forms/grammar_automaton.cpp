@@ -1,5 +1,6 @@
 // Adds finite automata to a Grammar as parts.
 #include <algorithm>
+#include <map>
 
 #include "infer/forms/grammar.h"
 #include "infer/forms/syntax.h"
@@ -22,15 +23,34 @@ Grammar::Part Grammar::automaton(std::span<const Transition> transitions, const 
 }
 
 Grammar::Part Grammar::characters(std::span<const std::pair<uint32_t, uint32_t>> ranges) {
-  const std::vector<Spelling> spellings = utf8_spellings(ranges);
-  budget_.spend(ranges.size() + spellings.size());
+  const std::vector<Spelling> all = utf8_spellings(ranges);
+  budget_.spend(ranges.size() + all.size());
+  return spellings(all);
+}
+
+Grammar::Part Grammar::spellings(std::span<const Spelling> all) {
   const State begin = add_state();
   const State end = add_state();
-  build_spellings(
-      spellings, begin, end, [&] { return add_state(); },
-      [&](State from, uint8_t low, uint8_t high, State to) {
-        add_edge(from, {Edge::Kind::Bytes, low, high, -1, to});
-      });
+  using Rest = std::vector<Spelling>;  // all suffixes of spellings that lead from a state to `end`
+  std::map<Rest, State> states{{{{}}, end}};
+  const auto add = [&](State from, std::span<const Spelling> rest, auto&& self) -> void {
+    for (size_t first = 0, next = 0; first < rest.size(); first = next) {
+      Rest tails;
+      for (; next < rest.size() && rest[next].front() == rest[first].front(); ++next) {
+        tails.emplace_back(rest[next].begin() + 1, rest[next].end());
+      }
+      auto found = states.find(tails);
+      if (found == states.end()) {
+        const State made = add_state();
+        self(made, tails, self);
+        found = states.emplace(std::move(tails), made).first;
+      }
+      for (const auto& [low, high] : rest[first].front()) {
+        add_edge(from, {Edge::Kind::Bytes, low, high, -1, found->second});
+      }
+    }
+  };
+  add(begin, all, add);
   return {.begin = begin, .end = end};
 }
 

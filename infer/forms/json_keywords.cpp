@@ -16,115 +16,97 @@ using Kind = JsonValue::Kind;
 
 constexpr int64_t kMostCount = 9'999'999;  // maximum of minItems, maxLength and similar keywords
 
-enum class Takes : uint8_t { Any, Schema, Schemas, NamedSchemas, Count, Number, Text, Texts, Types, List, Flag };
+constexpr std::array<std::string_view, 7> kTypes{"null", "boolean", "integer", "number", "string", "array", "object"};
+
+bool is_any(const Json& /*value*/) { return true; }
+bool is_flag(const Json& value) { return value->is(Kind::True) || value->is(Kind::False); }
+bool is_schema(const Json& value) { return value->is(Kind::Object) || is_flag(value); }
+bool is_named_schemas(const Json& value) {
+  return value->is(Kind::Object) &&
+         std::ranges::all_of(value->members, [](const auto& member) { return is_schema(member.second); });
+}
+bool is_number(const Json& value) { return value->is(Kind::Number); }
+bool is_count(const Json& value) {
+  return is_number(value) && Decimal(value->text).is_integer() && !Decimal(value->text).negative;
+}
+bool is_text(const Json& value) { return value->is(Kind::String); }
+bool is_type(const Json& value) { return is_text(value) && std::ranges::find(kTypes, value->text) != kTypes.end(); }
+bool is_list(const Json& value) { return value->is(Kind::Array); }
+template <bool (*IsItem)(const Json&)>
+bool is_list_of(const Json& value) {
+  return is_list(value) && std::ranges::all_of(value->items, IsItem);
+}
+bool is_types(const Json& value) { return is_type(value) || is_list_of<is_type>(value); }
 
 struct Keyword {
   std::string_view name;
-  Takes takes;
-  bool asserts = true;  // false: SchemaKeywords::assertions() only checks the value and leaves the keyword out
+  bool (*accepts)(const Json& value);
+  bool asserts = true;  // false: assertions_of() only checks the value and leaves the keyword out
 };
 
 // The last two are OpenAPI 3.0's: `nullable` adds the type null; SchemaMerger::branches() reads `discriminator`.
 constexpr std::array kKeywords{
-    Keyword{"type", Takes::Types},
-    Keyword{"enum", Takes::List},
-    Keyword{"const", Takes::Any},
-    Keyword{"properties", Takes::NamedSchemas},
-    Keyword{"required", Takes::Texts},
-    Keyword{"additionalProperties", Takes::Schema},
-    Keyword{"patternProperties", Takes::NamedSchemas},
-    Keyword{"minProperties", Takes::Count},
-    Keyword{"maxProperties", Takes::Count},
-    Keyword{"items", Takes::Schema},
-    Keyword{"prefixItems", Takes::Schemas},
-    Keyword{"minItems", Takes::Count},
-    Keyword{"maxItems", Takes::Count},
-    Keyword{"uniqueItems", Takes::Flag},
-    Keyword{"minLength", Takes::Count},
-    Keyword{"maxLength", Takes::Count},
-    Keyword{"pattern", Takes::Text},
-    Keyword{"format", Takes::Text},
-    Keyword{"minimum", Takes::Number},
-    Keyword{"maximum", Takes::Number},
-    Keyword{"exclusiveMinimum", Takes::Number},
-    Keyword{"exclusiveMaximum", Takes::Number},
-    Keyword{"multipleOf", Takes::Number},
-    Keyword{"$ref", Takes::Text, false},
-    Keyword{"allOf", Takes::Schemas, false},
-    Keyword{"anyOf", Takes::Schemas, false},
-    Keyword{"oneOf", Takes::Schemas, false},
-    Keyword{"nullable", Takes::Flag, false},
-    Keyword{"discriminator", Takes::Any, false},
+    Keyword{"type", is_types},
+    Keyword{"enum", is_list},
+    Keyword{"const", is_any},
+    Keyword{"properties", is_named_schemas},
+    Keyword{"required", is_list_of<is_text>},
+    Keyword{"additionalProperties", is_schema},
+    Keyword{"patternProperties", is_named_schemas},
+    Keyword{"minProperties", is_count},
+    Keyword{"maxProperties", is_count},
+    Keyword{"items", is_schema},
+    Keyword{"prefixItems", is_list_of<is_schema>},
+    Keyword{"minItems", is_count},
+    Keyword{"maxItems", is_count},
+    Keyword{"uniqueItems", is_flag},
+    Keyword{"minLength", is_count},
+    Keyword{"maxLength", is_count},
+    Keyword{"pattern", is_text},
+    Keyword{"format", is_text},
+    Keyword{"minimum", is_number},
+    Keyword{"maximum", is_number},
+    Keyword{"exclusiveMinimum", is_number},
+    Keyword{"exclusiveMaximum", is_number},
+    Keyword{"multipleOf", is_number},
+    Keyword{"$ref", is_text, false},
+    Keyword{"allOf", is_list_of<is_schema>, false},
+    Keyword{"anyOf", is_list_of<is_schema>, false},
+    Keyword{"oneOf", is_list_of<is_schema>, false},
+    Keyword{"nullable", is_flag, false},
+    Keyword{"discriminator", is_any, false},
 };
 // Annotations don't affect validity. $defs and definitions are only read through a $ref.
 constexpr std::array<std::string_view, 12> kNotes{"title",    "description", "default",  "examples",
                                                   "$comment", "deprecated",  "readOnly", "writeOnly",
                                                   "$schema",  "$id",         "$defs",    "definitions"};
-constexpr std::array<std::string_view, 7> kTypes{"null", "boolean", "integer", "number", "string", "array", "object"};
-
-bool is_schema(const Json& value) { return value->is(Kind::Object) || value->is(Kind::True) || value->is(Kind::False); }
-bool is_text(const Json& value) { return value->is(Kind::String); }
-bool is_type(const Json& value) { return is_text(value) && std::ranges::find(kTypes, value->text) != kTypes.end(); }
-
-bool fits(Takes takes, const Json& value) {
-  switch (takes) {
-    case Takes::Any:
-      return true;
-    case Takes::Schema:
-      return is_schema(value);
-    case Takes::Schemas:
-      return value->is(Kind::Array) && std::ranges::all_of(value->items, is_schema);
-    case Takes::NamedSchemas:
-      return value->is(Kind::Object) &&
-             std::ranges::all_of(value->members, [](const auto& member) { return is_schema(member.second); });
-    case Takes::Count:
-      if (!value->is(Kind::Number)) return false;
-      return Decimal(value->text).is_integer() && !Decimal(value->text).negative;
-    case Takes::Number:
-      return value->is(Kind::Number);
-    case Takes::Text:
-      return is_text(value);
-    case Takes::Texts:
-      return value->is(Kind::Array) && std::ranges::all_of(value->items, is_text);
-    case Takes::Types:
-      return is_type(value) || (value->is(Kind::Array) && std::ranges::all_of(value->items, is_type));
-    case Takes::List:
-      return value->is(Kind::Array);
-    case Takes::Flag:
-      return value->is(Kind::True) || value->is(Kind::False);
-  }
-  return false;
-}
 
 }  // namespace
 
-SchemaKeywords::SchemaKeywords(Json root, core::WorkBudget budget)
-    : root_(std::move(root)), budget_(std::move(budget)) {
-  const Json draft = root_->is(Kind::Object) ? root_->at("$schema") : nullptr;
-  if (!draft || !is_text(draft)) return;
+bool is_old_draft(const JsonValue& root) {
+  const Json draft = root.at("$schema");
+  if (!draft || !is_text(draft)) return false;
   core::require(draft->text.find("json-schema.org") != std::string::npos,
                 "#: '$schema' \"{}\" is not supported; only drafts of json-schema.org are",
                 core::printable(draft->text, 120));
-  is_old_ = std::ranges::any_of(std::array{"draft-03", "draft-04", "draft-06", "draft-07"},
-                                [&](const char* name) { return draft->text.find(name) != std::string::npos; });
+  return std::ranges::any_of(std::array{"draft-03", "draft-04", "draft-06", "draft-07"},
+                             [&](const char* name) { return draft->text.find(name) != std::string::npos; });
 }
 
-Json SchemaKeywords::assertions(const Schema& schema) const {
+Json assertions_of(const Schema& schema, bool is_root, bool is_old, const core::WorkBudget& budget) {
   JsonValue to{.kind = Kind::Object};
   const JsonValue& from = *schema.value;
   if (from.is(Kind::True)) return make_json(std::move(to));
   core::require(from.is(Kind::Object), "{}: a schema must be an object, true or false", schema.at);
   for (const auto& [key, value] : from.members) {
-    if (key == "$id") {
-      core::require(schema.value == root_, "{}: '$id' is only supported at the top level", schema.at);
-    }
+    core::require(key != "$id" || is_root, "{}: '$id' is only supported at the top level", schema.at);
     if (std::ranges::find(kNotes, key) != kNotes.end()) continue;
     if (key == "uniqueItems" && value->is(Kind::False)) continue;
     const auto keyword = std::ranges::find(kKeywords, key, &Keyword::name);
     core::require(keyword != kKeywords.end(), "{}: '{}' is not supported", schema.at, core::printable(key, 60));
-    core::require(fits(keyword->takes, value), "{}: this value of '{}' is not supported", schema.at, key);
-    core::require(!(is_old_ && key == "prefixItems"), "{}: '{}' is not supported in this draft", schema.at, key);
-    core::require(!(is_old_ && key != "$ref" && from.at("$ref")),
+    core::require(keyword->accepts(value), "{}: this value of '{}' is not supported", schema.at, key);
+    core::require(!(is_old && key == "prefixItems"), "{}: '{}' is not supported in this draft", schema.at, key);
+    core::require(!(is_old && key != "$ref" && from.at("$ref")),
                   "{}: '{}' next to '$ref' has no effect in this draft; put '$ref' in 'allOf'", schema.at, key);
     core::require(key != "format" || format_regex(value->text), "{}: 'format' \"{}\" is not supported", schema.at,
                   core::printable(value->text));
@@ -132,8 +114,8 @@ Json SchemaKeywords::assertions(const Schema& schema) const {
     if (key == "const" || key == "enum") {
       const Json values = key == "enum" ? value : make_list({value});
       const Json others = to.at("enum");
-      const JsonSet known(others, budget_);
-      JsonSet seen(nullptr, budget_);
+      const JsonSet known(others, budget);
+      JsonSet seen(nullptr, budget);
       std::vector<Json> common;
       for (const Json& one : values->items) {
         if ((!others || known.has(one)) && seen.add(one)) common.push_back(one);

@@ -17,21 +17,14 @@ struct Schema {
   std::string at;
 };
 
-class SchemaKeywords {
- public:
-  /// `root` is the whole schema; its $schema determines the draft. Throws core::Error if $schema is not a draft of
-  /// json-schema.org.
-  SchemaKeywords(Json root, core::WorkBudget budget);
+/// Returns true if the $schema of the whole schema is a draft before 2019-09, which ignores keywords next to a $ref.
+/// Throws core::Error if it is not a draft of json-schema.org.
+[[nodiscard]] bool is_old_draft(const JsonValue& root);
 
-  /// Returns the schema's assertions as one object, without annotations such as title; const becomes an enum of one
-  /// value. $ref, allOf, anyOf and oneOf are checked and left out. Throws core::Error for an unsupported keyword.
-  [[nodiscard]] Json assertions(const Schema& schema) const;
-
- private:
-  Json root_;
-  core::WorkBudget budget_;
-  bool is_old_ = false;  ///< true for drafts before 2019-09, which ignore keywords next to a $ref
-};
+/// Returns the schema's assertions as one object, without annotations such as title; const becomes an enum of one
+/// value. $ref, allOf, anyOf and oneOf are checked and left out. `is_root`: the schema is the whole schema; `is_old`:
+/// see is_old_draft(). Throws core::Error for an unsupported keyword.
+[[nodiscard]] Json assertions_of(const Schema& schema, bool is_root, bool is_old, const core::WorkBudget& budget);
 
 /// The types in the keyword "type" of a JSON schema. An integral number, such as 1.0, is an Integer and a Number.
 struct Type {

@@ -46,7 +46,7 @@ std::string unescaped(std::string_view token, const std::string& ref, const std:
 }  // namespace
 
 SchemaMerger::SchemaMerger(Json root, core::WorkBudget budget)
-    : root_(std::move(root)), budget_(std::move(budget)), keywords_(root_, budget_) {}
+    : root_(std::move(root)), budget_(std::move(budget)), is_old_(is_old_draft(*root_)) {}
 
 void SchemaMerger::work(size_t n, const std::string& at) {
   budget_.spend(n);
@@ -57,7 +57,7 @@ void SchemaMerger::work(size_t n, const std::string& at) {
 Json SchemaMerger::assertions(const Schema& schema) {
   work(1, schema.at);
   Json& known = assertions_[schema.value];
-  if (!known) known = keywords_.assertions(schema);
+  if (!known) known = assertions_of(schema, schema.value == root_, is_old_, budget_);
   return known;
 }
 
@@ -319,10 +319,10 @@ Json SchemaMerger::merged(const Json& a, const Json& b, const std::string& at) {
 }
 
 void SchemaMerger::merge_objects(JsonValue& to, const JsonValue& a, const JsonValue& b, const std::string& at) {
-  const auto says = [](const JsonValue& schema) {
+  const auto has_properties = [](const JsonValue& schema) {
     return schema.at("properties") || schema.at("additionalProperties") || schema.at("patternProperties");
   };
-  if (!says(a) || !says(b)) return;
+  if (!has_properties(a) || !has_properties(b)) return;
   core::require(!a.at("patternProperties") && !b.at("patternProperties"),
                 "{}: 'patternProperties' cannot be combined with the properties of another schema", at);
   // Merges the properties of `a`, then adds those that only `b` has.

@@ -19,8 +19,7 @@ class SchemaMerger {
   SchemaMerger(Json root, core::WorkBudget budget);
 
   // All functions throw core::Error if they exceed a work limit, for example when references multiply exponentially.
-  /// Returns the schema's assertions without annotations; const becomes an enum of one value. Throws core::Error for an
-  /// unsupported keyword.
+  /// Returns assertions_of() the schema, computed once.
   [[nodiscard]] Json assertions(const Schema& schema);
   /// Returns the schema that a $ref points to. Throws core::Error if the root schema does not contain it.
   [[nodiscard]] Schema target(const std::string& ref, const std::string& at) const;
@@ -48,7 +47,7 @@ class SchemaMerger {
 
   Json root_;
   core::WorkBudget budget_;
-  SchemaKeywords keywords_;
+  bool is_old_;  ///< see is_old_draft()
   std::map<std::pair<Json, Json>, Json> both_;
   std::unordered_map<Json, Json> assertions_;
   std::map<std::pair<Json, std::string>, Json> branches_;  ///< results of branches() by schema and keyword

@@ -93,7 +93,7 @@ std::vector<Property> properties_of(const SchemaContext& in, const JsonValue& al
   const auto add = [&](const std::string& name, Json schema, bool is_declared) {
     bool matches = is_declared;
     for (const PatternProperty& pattern : patterns) {
-      if (!pattern.names.takes(name)) continue;
+      if (!pattern.names.accepts(name)) continue;
       schema = matches ? in.merger.both(schema, pattern.schema) : pattern.schema;
       matches = true;
     }

@@ -156,7 +156,7 @@ class SchemaCompiler {
       }
       if (value.is(Kind::String)) {
         for (const CharacterAutomaton& one : wanted) {
-          if (!one.takes(value.text)) return false;
+          if (!one.accepts(value.text)) return false;
         }
         const auto n =
             std::ranges::count_if(value.text, [](char c) { return (static_cast<uint8_t>(c) & 0xC0U) != 0x80; });
@@ -346,10 +346,10 @@ class SchemaCompiler {
       grammar_.define(rules.back(), parts_.spaced(parts_.constants(std::array{value})));
     }
     using Used = std::vector<uint16_t>;  // sorted indices of the values that the array contains so far
-    std::map<Used, Rule> behind;
+    std::map<Used, Rule> rests;          // rules for the rest of the array
     std::deque<Used> todo;
     const auto rest = [&](const Used& used) {
-      const auto [found, is_new] = behind.try_emplace(used, -1);
+      const auto [found, is_new] = rests.try_emplace(used, -1);
       if (is_new) {
         found->second = grammar_.declare();
         todo.push_back(used);
@@ -375,7 +375,7 @@ class SchemaCompiler {
         const Part item = parts_.sequence({grammar_.call(rules[one]), rest(more)});
         ways.push_back(used.empty() ? item : parts_.sequence({parts_.mark(','), item}));
       }
-      grammar_.define(behind.at(used), grammar_.choice(ways));
+      grammar_.define(rests.at(used), grammar_.choice(ways));
     }
     return parts_.sequence({parts_.mark('['), text, grammar_.text("]")});
   }

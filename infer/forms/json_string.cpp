@@ -28,17 +28,7 @@ Grammar::Part json_characters(Grammar& grammar, std::span<const CharacterRange> 
     if (has) all.push_back({{{'\\', '\\'}}, {{letter, letter}}});
   }
   std::ranges::move(hex_spellings(ranges), std::back_inserter(all));
-  constexpr int32_t kEnd = 1;
-  int32_t n_states = 2;
-  std::vector<Grammar::Transition> transitions;
-  build_spellings(
-      all, 0, kEnd, [&] { return n_states++; },
-      [&](int32_t from, uint8_t low, uint8_t high, int32_t to) {
-        transitions.push_back({from, low, high, to});
-      });
-  std::vector<bool> accepts(static_cast<size_t>(n_states));
-  accepts[kEnd] = true;
-  return grammar.automaton(transitions, accepts);
+  return grammar.spellings(all);
 }
 
 Grammar::Part json_key_characters(Grammar& grammar, std::span<const CharacterRange> ranges) {

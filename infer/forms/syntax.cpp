@@ -116,29 +116,6 @@ std::vector<Spelling> hex_spellings(std::span<const CharacterRange> ranges) {
   return all;
 }
 
-void build_spellings(std::span<const Spelling> spellings, int32_t begin, int32_t end,
-                     const std::function<int32_t()>& state,
-                     const std::function<void(int32_t from, uint8_t low, uint8_t high, int32_t to)>& edge) {
-  using Rest = std::vector<Spelling>;  // all suffixes of spellings that lead from a state to `end`
-  std::map<Rest, int32_t> states{{{{}}, end}};
-  const auto add = [&](int32_t from, std::span<const Spelling> rest, auto&& self) -> void {
-    for (size_t first = 0, next = 0; first < rest.size(); first = next) {
-      Rest tails;
-      for (; next < rest.size() && rest[next].front() == rest[first].front(); ++next) {
-        tails.emplace_back(rest[next].begin() + 1, rest[next].end());
-      }
-      auto found = states.find(tails);
-      if (found == states.end()) {
-        const int32_t made = state();
-        self(made, tails, self);
-        found = states.emplace(std::move(tails), made).first;
-      }
-      for (const auto& [low, high] : rest[first].front()) edge(from, low, high, found->second);
-    }
-  };
-  add(begin, spellings, add);
-}
-
 CharacterPart called(Grammar& grammar, CharacterPart characters) {
   const auto rules = std::make_shared<std::map<CharacterRanges, Grammar::Rule>>();
   return [&grammar, rules, characters = std::move(characters)](std::span<const CharacterRange> ranges) {

@@ -24,19 +24,11 @@ inline constexpr uint32_t kLastCodePoint = 0x10FFFF;
 /// Returns the code points that are in `ranges` and in `with`.
 [[nodiscard]] CharacterRanges intersection(std::span<const CharacterRange> ranges, const CharacterRanges& with);
 
-/// A set of byte strings of the same length: for each position, the inclusive ranges of byte values.
-using Spelling = std::vector<std::vector<std::pair<uint8_t, uint8_t>>>;
 /// Returns the UTF-8 encodings of the code points in `ranges`. Surrogates are left out.
 [[nodiscard]] std::vector<Spelling> utf8_spellings(std::span<const CharacterRange> ranges);
 /// Returns the code points of `ranges` as \uXXXX, or as a pair of surrogates \uXXXX\uXXXX, in hexadecimal digits of
 /// either case. Lone surrogates are left out.
 [[nodiscard]] std::vector<Spelling> hex_spellings(std::span<const CharacterRange> ranges);
-/// Builds the automaton of all strings of `spellings`, none of which may be a prefix of another. state() creates a
-/// state, edge() an edge that reads a byte in [low, high]. Consecutive spellings that start with the same ranges share
-/// states, as do all spellings that end with the same ranges.
-void build_spellings(std::span<const Spelling> spellings, int32_t begin, int32_t end,
-                     const std::function<int32_t()>& state,
-                     const std::function<void(int32_t from, uint8_t low, uint8_t high, int32_t to)>& edge);
 
 struct Syntax {
   enum class Kind : uint8_t { Characters, Sequence, Choice, Repeat, Call, Begin, End };

@@ -24,7 +24,7 @@ void Exchange::begin(const std::array<float*, kSlots>& slots, const SlotWidths& 
 
 // Queues the part as floats or, if both the part and this exchange allow it, in 8 bits. Groups of 32 columns that are
 // split between two ranks are always sent as floats.
-void Exchange::give(const SlotPart& part) {
+void Exchange::queue(const SlotPart& part) {
   if (part.slot == Slot::Logits && index_ == 0) return;
   SlotPart before = part, groups = part, after = part;
   before.in_eight_bits = after.in_eight_bits = false;
@@ -36,40 +36,40 @@ void Exchange::give(const SlotPart& part) {
   }
   before.last = groups.first;
   after.first = groups.last;
-  for (const SlotPart& some : {before, groups, after}) put(some);
+  for (const SlotPart& some : {before, groups, after}) append(some);
 }
 
 // Appends a part to the message: the bytes of the SlotPart struct, then the values of its rows.
-void Exchange::put(const SlotPart& part) {
+void Exchange::append(const SlotPart& part) {
   if (part.first == part.last) return;
   const auto slot = static_cast<size_t>(part.slot);
-  const auto append = [this](const auto& values) {
+  const auto append_bytes = [this](const auto& values) {
     const auto bytes = std::as_bytes(std::span(values));
     out_.insert(out_.end(), bytes.begin(), bytes.end());
   };
-  append(std::span(&part, 1));
+  append_bytes(std::span(&part, 1));
   for (size_t row = part.first_row; row < part.first_row + part.n_rows; ++row) {
     std::span<const float> x(slots_[slot] + row * widths_[slot] + part.first, part.last - part.first);
-    if (!part.in_eight_bits) append(x);
+    if (!part.in_eight_bits) append_bytes(x);
     for (; part.in_eight_bits && !x.empty(); x = x.subspan(kEightBitsGroup)) {
       const EightBits bits = to_eight_bits(x.first<kEightBitsGroup>());
-      append(std::span(&bits, 1));
+      append_bytes(std::span(&bits, 1));
     }
   }
   const bool to_all = part.slot != Slot::Logits;
   if (to_all) n_to_all_ = out_.size();
-  given_bytes_ += part.n_rows * row_bytes(part) * (to_all ? n_members_ - 1 : 1);
+  sent_bytes_ += part.n_rows * row_bytes(part) * (to_all ? n_members_ - 1 : 1);
 }
 
-void Exchange::meet() {
+void Exchange::all_gather() {
   transport_->all_gather(
-      out_, n_to_all_, [this](size_t, std::span<const std::byte> bytes) { take(bytes); }, timeout_);
+      out_, n_to_all_, [this](size_t, std::span<const std::byte> bytes) { store(bytes); }, timeout_);
   std::swap(out_, last_out_);
   out_.clear();
   n_to_all_ = 0;
 }
 
-void Exchange::take(std::span<const std::byte> bytes) {
+void Exchange::store(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     SlotPart part{};
     core::require(bytes.size() >= sizeof(part), "received a truncated part of a slot from another rank");

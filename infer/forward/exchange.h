@@ -60,17 +60,17 @@ class Exchange {
   /// Starts a step. `slots` are this rank's activations, (rows, width) each.
   void begin(const std::array<float*, kSlots>& slots, const SlotWidths& widths);
   /// Queues a computed part for the other ranks. Logits are sent to rank 0 only, and must be queued last.
-  void give(const SlotPart& part);
+  void queue(const SlotPart& part);
   /// Sends the queued parts and receives the other ranks' parts. Every rank must call it. Throws core::Error if a rank
   /// failed, and MachineLost if a rank exited or timed out.
-  void meet();
+  void all_gather();
 
   /// Returns the number of payload bytes sent, counted once per receiving rank.
-  [[nodiscard]] uint64_t given_bytes() const { return given_bytes_; }
+  [[nodiscard]] uint64_t sent_bytes() const { return sent_bytes_; }
 
  private:
-  void put(const SlotPart& part);
-  void take(std::span<const std::byte> bytes);
+  void append(const SlotPart& part);
+  void store(std::span<const std::byte> bytes);
 
   std::unique_ptr<Transport> transport_;
   size_t index_;
@@ -82,7 +82,7 @@ class Exchange {
   std::vector<std::byte> out_;
   size_t n_to_all_ = 0;              ///< number of leading bytes of out_ for all ranks; the rest are logits, for rank 0
   std::vector<std::byte> last_out_;  ///< the previous message, which other ranks may still read
-  uint64_t given_bytes_ = 0;
+  uint64_t sent_bytes_ = 0;
 };
 
 /// A rank's share [first, last) of a range that is split between ranks, such as heads or rows.

@@ -27,17 +27,6 @@ std::vector<std::unique_ptr<Stage>> load_stages(const core::StoredModel& model, 
   return stages;
 }
 
-LoadReport sum_of(std::span<const std::unique_ptr<Stage>> stages) {
-  LoadReport sum;
-  for (const auto& stage : stages) {
-    const LoadReport& report = stage->info().load_report;
-    sum.weight_bytes += report.weight_bytes;
-    sum.repacked_bytes += report.repacked_bytes;
-    sum.repack_seconds += report.repack_seconds;
-  }
-  return sum;
-}
-
 // Returns the number of cache blocks: enough whole blocks for each sequence, but no more than fit on every machine.
 int64_t n_blocks(std::span<const std::unique_ptr<Stage>> stages, const core::ModelConfig& config,
                  const CacheOptions& options) {
@@ -67,10 +56,12 @@ auto committed(BlockManager& cache, Run run) {
 Runner::Runner(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options)
     : model_(model),
       stages_(load_stages(model, placements, options.type)),
-      load_report_(sum_of(stages_)),
       cache_(n_blocks(stages_, model.config, options)) {
-  max_rows_ = stages_.front()->info().max_rows;
   for (const auto& stage : stages_) {
+    const LoadReport& report = stage->info().load_report;
+    load_report_.weight_bytes += report.weight_bytes;
+    load_report_.repacked_bytes += report.repacked_bytes;
+    load_report_.repack_seconds += report.repack_seconds;
     block_bytes_ += stage->cache_fit().block_bytes;
     max_rows_ = std::min(max_rows_, stage->info().max_rows);
     stage->reserve_cache(cache_.n_blocks());

@@ -126,7 +126,7 @@ class Runner {
   std::vector<std::unique_ptr<Stage>> stages_;
   LoadReport load_report_;
   uint64_t block_bytes_ = 0;
-  size_t max_rows_ = 0;
+  size_t max_rows_ = SIZE_MAX;
   BlockManager cache_;
   std::set<int32_t> adapters_;
   int32_t n_adapters_ = 0;  ///< id of the next adapter

@@ -1,5 +1,5 @@
 // FastLLM's C++ interface (github.com/ztxz16/fastllm, include/models/basellm.h) on Folio's engine, with FastLLM's
-// names; docs/interfaces.md lists all calls and the differences. All calls are thread-safe. Requests share the engine's
+// names; docs/fast_llm.md lists all calls and the differences. All calls are thread-safe. Requests share the engine's
 // batch, and an output does not depend on other requests.
 #pragma once
 

@@ -1,4 +1,5 @@
-// NVIDIA FasterTransformer's decoder models on Folio's engine, with its calls, tensors and names (docs/interfaces.md).
+// NVIDIA FasterTransformer's decoder models on Folio's engine, with its calls, tensors and names
+// (docs/faster_transformer.md).
 // Memory ownership:
 //   weights  owned by the caller's LlamaWeight, a mapped file, which must outlive every Llama that uses it
 //   tensors  owned by the caller; forward() reads and writes them, and keeps no pointers
@@ -87,9 +88,9 @@ class Llama {
   /// Frees the buffer, and with it the state for continue_gen. Does nothing without a buffer. Threads keep running.
   void freeBuffer();
 
-  /// Generates the outputs of a batch: see docs/interfaces.md for the tensors. Allocates a buffer if there is none that
-  /// is large enough, and frees it at the end if is_free_buffer_after_forward is set. `weights` must be
-  /// those of the constructor. Throws core::Error, and writes no output, if a tensor is missing, unknown or invalid.
+  /// Generates the outputs of a batch: see docs/faster_transformer.md for the tensors. Allocates a buffer if there is
+  /// none that is large enough, and frees it at the end if is_free_buffer_after_forward is set. `weights` must be those
+  /// of the constructor. Throws core::Error, and writes no output, if a tensor is missing, unknown or invalid.
   void forward(TensorMap* output_tensors, const TensorMap* input_tensors, const LlamaWeight* weights);
 
   [[nodiscard]] bool has_buffer() const { return engine_ != nullptr; }

@@ -97,22 +97,21 @@ class Call {
     wants_log_probs_ = output("output_log_probs") != nullptr;
 
     continues_ = inputs_.flag("continue_gen");
-    if (const auto n = inputs_.integer("session_len", 1, file_.config.context_length)) {
-      session_length_ = static_cast<size_t>(*n);
-    }
+    const auto session = inputs_.of_each<int64_t>("session_len", 1, 1, file_.config.context_length);
+    if (!session.empty()) session_length_ = static_cast<size_t>(session.front());
     if (!continues_) return;
     require(model_.session_.has_value(),
             "continue_gen needs an earlier call with session_len, whose buffer was not freed");
-    const Llama::Session& session = *model_.session_;
-    require(n_sequences_ == session.sequences.size(),
+    const Llama::Session& earlier = *model_.session_;
+    require(n_sequences_ == earlier.sequences.size(),
             "input_ids has shape {}, but the session of continue_gen needs [{}, max_input_length]",
-            shape_text(ids.shape), session.sequences.size());
-    require(width_ == session.beam_width,
+            shape_text(ids.shape), earlier.sequences.size());
+    require(width_ == earlier.beam_width,
             "output_ids has shape {}, but the session of continue_gen needs [{}, {}, output_seq_len]",
-            shape_text(output_ids.shape), n_sequences_, session.beam_width);
-    require(session_length_.value_or(session.length) == session.length,
-            "session_len is {}, but the session was started with {}", session_length_.value_or(0), session.length);
-    session_length_ = session.length;
+            shape_text(output_ids.shape), n_sequences_, earlier.beam_width);
+    require(session_length_.value_or(earlier.length) == earlier.length,
+            "session_len is {}, but the session was started with {}", session_length_.value_or(0), earlier.length);
+    session_length_ = earlier.length;
   }
 
   void read_sequences() {

@@ -174,11 +174,6 @@ template std::vector<int64_t> Inputs::of_each(std::string_view, size_t, int64_t,
 template std::vector<uint64_t> Inputs::of_each(std::string_view, size_t, uint64_t, uint64_t) const;
 template std::vector<float> Inputs::of_each(std::string_view, size_t, float, float) const;
 
-std::optional<int64_t> Inputs::integer(std::string_view name, int64_t low, int64_t high) const {
-  const auto values = of_each(name, 1, low, high);
-  return values.empty() ? std::nullopt : std::optional(values.front());
-}
-
 bool Inputs::flag(std::string_view name) const {
   const Tensor* tensor = values_of_each(name, 1, {TYPE_BOOL});
   return tensor != nullptr && *static_cast<const bool*>(tensor->data);

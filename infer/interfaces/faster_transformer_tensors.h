@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <initializer_list>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,7 +37,7 @@ class Inputs {
   /// no such tensor. T is int64_t, uint64_t or float. Throws core::Error unless all values are in [low, high].
   template <typename T>
   [[nodiscard]] std::vector<T> of_each(std::string_view name, size_t n, T low, T high) const;
-  [[nodiscard]] std::optional<int64_t> integer(std::string_view name, int64_t low, int64_t high) const;
+  /// Returns the value of a tensor with one bool; false if there is no such tensor.
   [[nodiscard]] bool flag(std::string_view name) const;
 
   /// Returns the words of each sequence from a tensor (n, 2, L), or (2, L) for all sequences: row 0 has the token ids

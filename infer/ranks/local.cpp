@@ -8,17 +8,12 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/thread_pool.h"
 
 namespace folio::infer {
 namespace {
 
 constexpr int kSpins = 1000;  // spins before a thread sleeps: about 10 µs, enough unless another thread was descheduled
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 }  // namespace
 
@@ -114,7 +109,9 @@ void LocalGroup::wait_for_all(uint32_t round) {
     n_rounds_.store(round + 1, std::memory_order_release);
     n_rounds_.notify_all();
   } else {
-    for (int spin = 0; spin < kSpins && n_rounds_.load(std::memory_order_acquire) == round; ++spin) pause();
+    for (int spin = 0; spin < kSpins && n_rounds_.load(std::memory_order_acquire) == round; ++spin) {
+      core::pause_cpu();
+    }
     n_rounds_.wait(round, std::memory_order_acquire);
   }
   check();
@@ -245,7 +242,7 @@ std::unique_ptr<Stage> ShardedCpu::load(const core::StoredModel& model, const Sh
 
 uint64_t ShardedCpu::exchanged_bytes() const {
   uint64_t sum = 0;
-  for (const auto& exchange : exchanges_) sum += exchange->given_bytes();
+  for (const auto& exchange : exchanges_) sum += exchange->sent_bytes();
   return sum;
 }
 

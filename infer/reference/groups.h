@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/quants.h"
+
 namespace folio::infer::kernels {
 
 inline constexpr size_t kTileRows = 16;
@@ -12,9 +14,7 @@ inline constexpr size_t kGroupColumns = 32;   ///< columns of an input that shar
 inline constexpr size_t kBlockColumns = 256;  ///< columns per block of a tile
 
 /// Returns the size in bytes of the quants of one tile (16 rows) and one group (32 columns), with `bits` per quant.
-[[nodiscard]] constexpr size_t group_quant_bytes(int bits) {
-  return kTileRows * kGroupColumns * static_cast<size_t>(bits) / 8;
-}
+[[nodiscard]] constexpr size_t group_quant_bytes(size_t bits) { return kTileRows * kGroupColumns * bits / 8; }
 
 // The layout of GroupMatrix::tiles. Sixteen rows form a tile, one row per vector lane, so lanes are never summed. A
 // tile is read sequentially. It consists of blocks of 256 columns, each with these parts in order:
@@ -31,15 +31,9 @@ inline constexpr size_t kBlockColumns = 256;  ///< columns per block of a tile
 // The last block of a row may have fewer groups. Blocks and their quants begin at cache lines. The last tile is padded
 // with zeros.
 /// A view of group-quantized weights: weight[r, c] = scale * (quant - zero_point), or scale * quant + minimum.
-struct GroupMatrix {
+struct GroupMatrix : core::QuantInfo {
   const uint8_t* tiles;  ///< (ceil(rows / 16), tile_bytes()), aligned to 64 bytes
-  size_t k;              ///< columns, a multiple of 32, or of 256 if scales are bytes
-  size_t group;          ///< columns per scale: 32, or 16 (then without minimums)
-  int32_t zero_point;    ///< quant that represents a weight of 0: a power of two, or 0
-  int bits;              ///< bits per quant: 4, 5, 6 or 8
-  bool minimums;
-  bool byte_scales;  ///< true: scale = factor * byte (signed if no minimums), minimum = -factor * byte; false: both F16
-  bool fp4 = false;  ///< true: MXFP4, whose 4-bit codes index core::kFp4Quants; scale = 2^(byte - 128)
+  size_t k;              ///< columns: a multiple of 32, or of 256 if the type is Q4_K, Q5_K or Q6_K
 
   /// Returns the number of groups of 32 columns in a block.
   [[nodiscard]] size_t groups_of(size_t block) const {

@@ -25,15 +25,16 @@ size_t StopFilter::advanced(size_t s, size_t n, char byte) const {
 }
 
 size_t StopFilter::read(std::string_view bytes, std::vector<size_t>& matched) const {
-  size_t first = std::string::npos;
-  for (size_t s = 0; s < stops_.size(); ++s) {
-    if (stops_[s].empty()) continue;
-    for (size_t i = 0; i < bytes.size(); ++i) {
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    size_t longest = 0;  // length of the longest stop string that ends with bytes[i]
+    for (size_t s = 0; s < stops_.size(); ++s) {
+      if (stops_[s].empty()) continue;
       matched[s] = advanced(s, matched[s], bytes[i]);
-      if (matched[s] == stops_[s].size()) first = std::min(first, held_.size() + i + 1 - stops_[s].size());
+      if (matched[s] == stops_[s].size()) longest = std::max(longest, matched[s]);
     }
+    if (longest > 0) return held_.size() + i + 1 - longest;
   }
-  return first;
+  return std::string::npos;
 }
 
 bool StopFilter::would_stop(std::string_view bytes) const {

@@ -16,8 +16,9 @@ class StopFilter {
  public:
   explicit StopFilter(core::SharedVector<std::string> stops);
 
-  /// Appends a token's bytes and returns the new text that can be shown. If a stop string is complete, returns the text
-  /// before it, and stopped() is true from then on.
+  /// Appends a token's bytes and returns the new text that can be shown. The first byte that completes a stop string
+  /// ends the text: returns the text before the longest stop string that it completes, and stopped() is true from then
+  /// on.
   [[nodiscard]] std::string push(std::string_view bytes);
 
   /// Returns true if a token with these bytes would complete a stop string.
@@ -33,7 +34,7 @@ class StopFilter {
   /// length before `byte`.
   [[nodiscard]] size_t advanced(size_t s, size_t n, char byte) const;
   /// Updates `matched` (see matched_) as if `bytes` were appended to held_. Returns the offset in held_ + bytes of the
-  /// first complete stop string, or npos.
+  /// stop string that ends the text, or npos.
   [[nodiscard]] size_t read(std::string_view bytes, std::vector<size_t>& matched) const;
 
   core::SharedVector<std::string> stops_;

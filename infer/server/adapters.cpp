@@ -167,11 +167,10 @@ void Adapters::release(const Use& use) {
 // Starts waiting requests whose adapter is in memory, and loads the adapters of others as long as memory can be freed.
 // Once it can't be freed for a request, all later requests wait, too, so that none overtakes an earlier one.
 void Adapters::serve_waiting() {
-  std::deque<std::weak_ptr<Use>> left;
   bool blocked = false;
-  for (const std::weak_ptr<Use>& one : std::exchange(waiting_, {})) {
+  std::erase_if(waiting_, [&](const std::weak_ptr<Use>& one) {
     const auto use = one.lock();
-    if (use == nullptr) continue;
+    if (use == nullptr) return true;
     const auto& entry = use->entry;
     if (!blocked && entry->number != kNoAdapter) {
       ++entry->n_uses;
@@ -179,18 +178,15 @@ void Adapters::serve_waiting() {
       post_([one] {
         if (const auto still = one.lock()) still->ready(still->number, {});
       });
-      continue;
+      return true;
     }
-    left.push_back(one);
-    if (blocked || held_.contains(entry)) continue;
-    if (evict_idle(entry->bytes)) {
-      hold(entry);
-      reader_.post([this, entry] { read_folder(entry); });
-    } else {
-      blocked = true;
-    }
-  }
-  waiting_ = std::move(left);
+    if (blocked || held_.contains(entry)) return false;
+    blocked = !evict_idle(entry->bytes);
+    if (blocked) return false;
+    hold(entry);
+    reader_.post([this, entry] { read_folder(entry); });
+    return false;
+  });
 }
 
 bool Adapters::evict_idle(size_t bytes) {
@@ -305,20 +301,18 @@ void Adapters::failed(const std::shared_ptr<Entry>& entry, const ApiError& error
   if (held_.contains(entry)) forget(entry);
   if (const auto added = std::exchange(entry->added, {})) {
     named_.erase(entry->adapter.name);
-    return added(error);
+    added(error);
   }
   const ApiError told(500, fmt::format("the adapter {} can't be reloaded: {}", entry->adapter.name, error.what()),
                       "model");
-  std::deque<std::weak_ptr<Use>> left;
-  for (const std::weak_ptr<Use>& one : std::exchange(waiting_, {})) {
+  std::erase_if(waiting_, [&](const std::weak_ptr<Use>& one) {
     const auto use = one.lock();
-    if (use != nullptr && use->entry != entry) left.push_back(one);
-    if (use == nullptr || use->entry != entry) continue;
+    if (use == nullptr || use->entry != entry) return false;
     post_([one, told] {
       if (const auto still = one.lock()) still->ready(kNoAdapter, told);
     });
-  }
-  waiting_ = std::move(left);
+    return true;
+  });
   serve_waiting();
 }
 

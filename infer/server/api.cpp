@@ -9,6 +9,7 @@
 #include "core/file_status.h"
 #include "infer/engine/conversation.h"
 #include "infer/forward/machine.h"
+#include "infer/server/replies.h"
 #include "infer/server/request_fields.h"
 
 namespace folio::infer::server {
@@ -36,11 +37,9 @@ void limit_tokens(CompletionRequest& request, const ServedModel& served, int64_t
 // memory for stored log-probabilities: those of generated tokens, unless streamed, and of an echoed prompt.
 void check_logprobs(CompletionRequest& request, const ServedModel& served) {
   constexpr size_t kMost = size_t{1} << 22U;
-  constexpr size_t kTokenBytes = 64;  // size of TokenLogprob in bytes (replies.h)
-  constexpr size_t kAlternativeBytes = 16;
   if (!request.top_logprobs) return;
   if (request.options.beams.width > 0) refuse("logprobs", "is not supported with 'use_beam_search'");
-  const size_t n_each = kTokenBytes + *request.top_logprobs * kAlternativeBytes;
+  const size_t n_each = sizeof(TokenLogprob) + *request.top_logprobs * sizeof(TokenLogprob::Alternative);
   const auto n_choices = static_cast<size_t>(request.options.n);
   size_t n_tokens = 0;
   for (const Prompt& prompt : request.prompts) {

@@ -123,14 +123,14 @@ struct ParseOptions {
 // The functions below throw ApiError if a field is unknown, invalid or not supported.
 
 /// Parses a request to /v1/completions. Without a seed in the request, uses `random_seed`. `text` is the body's JSON
-/// text, from which the order of keys in schemas is taken. If `text` is empty, keys are sorted.
+/// text, from which the order of keys in schemas is taken.
 [[nodiscard]] CompletionRequest parse_completion(const Json& body, const ServedModel& served, uint64_t random_seed,
-                                                 std::string_view text = {}, const ParseOptions& options = {});
+                                                 std::string_view text, const ParseOptions& options = {});
 [[nodiscard]] CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64_t random_seed,
-                                           std::string_view text = {}, const ParseOptions& options = {});
+                                           std::string_view text, const ParseOptions& options = {});
 /// Parses a request to the Responses API, as parse_chat() does. Fields that need stored state are rejected.
 [[nodiscard]] CompletionRequest parse_response(const Json& body, const ServedModel& served, uint64_t random_seed,
-                                               std::string_view text = {}, const ParseOptions& options = {});
+                                               std::string_view text, const ParseOptions& options = {});
 /// Parses {"prompt": text} or {"messages": […]}, as in vLLM's API, and returns the tokens that a completion would use
 /// as its prompt. The result is empty if the prompt is empty and "add_special_tokens" is false.
 [[nodiscard]] std::vector<int32_t> parse_tokenize(const Json& body, const ServedModel& served,

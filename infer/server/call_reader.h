@@ -37,12 +37,11 @@ class CallReader {
  public:
   /// `format` must outlive this object. If `has_answer`, text may precede the calls, or there may be no calls. The
   /// calls' IDs are derived from `id_seed`. If `at_start`, a call can begin only at the start of the answer.
-  CallReader(const data::ToolFormat& format, bool has_answer, uint64_t id_seed, bool at_start = false);
+  CallReader(const data::ToolFormat& format, bool has_answer, uint64_t id_seed, bool at_start);
 
   [[nodiscard]] AnswerUpdate read(std::string_view piece);
   /// Ends the answer and returns the text that was held back because a call could have begun with it.
   [[nodiscard]] AnswerUpdate end();
-  [[nodiscard]] size_t n_calls() const { return n_calls_; }
   /// Returns true if there are calls and the last one is complete.
   [[nodiscard]] bool is_whole() const {
     return n_calls_ > 0 && (stage_ == Stage::After || (stage_ == Stage::Call && piece_ == 0));

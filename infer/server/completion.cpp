@@ -71,7 +71,8 @@ Completion::Completion(CompletionRequest request, const ServedModel& served, std
 void Completion::expect(std::function<void(const Completion&)> on_done) {
   on_done_ = std::move(on_done);
   reply_->on_written([weak = weak_from_this()](size_t cost) {
-    if (const auto self = weak.lock()) self->was_read(cost);
+    const auto self = weak.lock();
+    if (self != nullptr && self->queue_ != nullptr) self->queue_->release(cost);
   });
   reply_->on_lost([self = shared_from_this()] {
     if (self->done_) return;  // the whole answer was written
@@ -196,7 +197,7 @@ void Completion::take(ChoiceUpdate update) {
       (choice.has_text() || !choice.answer.empty() || !choice.finish_reason.empty())) {
     stream(update.choice, std::exchange(choice, {}), cost);
   } else {
-    was_read(cost);
+    queue_->release(cost);
   }
 }
 
@@ -245,10 +246,6 @@ void Completion::stream(size_t index, ChoiceText piece, size_t cost) {
     });
   }
   reply->add(replies_->chunk(index, std::move(piece)), cost);
-}
-
-void Completion::was_read(size_t cost) {
-  if (queue_ != nullptr) queue_->release(cost);
 }
 
 // Ends the answer after all requests have ended. Calls be_done() when the client has disconnected or has read all but

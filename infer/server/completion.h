@@ -76,7 +76,6 @@ class Completion : public std::enable_shared_from_this<Completion> {
   void take(ChoiceUpdate update);
   void finish(ChoiceUpdate& update, const GenerateResult& result);
   void stream(size_t choice, ChoiceText piece, size_t cost);
-  void was_read(size_t cost);
   void end();
   void be_done();
   void cancel();

@@ -72,7 +72,7 @@ uint64_t steps_in_order(const Json& value) {
 Ordered in_order(const Json& body, std::string_view text, const core::WorkBudget& budget) {
   return made_for("", "body", budget, [&] {
     budget.spend(steps_in_order(body));
-    return core::parse_ordered_json(text.empty() ? body.dump() : std::string(text), "the body", "logit_bias");
+    return core::parse_ordered_json(text, "the body", "logit_bias");
   });
 }
 

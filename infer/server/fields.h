@@ -46,8 +46,7 @@ template <typename Make>
   }
 }
 
-/// Parses `text`, the body's JSON, again to keep the order of keys; omits logit_bias. If `text` is empty, sorts
-/// the keys of `body`.
+/// Parses `text`, the JSON of `body`, again to keep the order of keys; omits logit_bias.
 [[nodiscard]] Ordered in_order(const Json& body, std::string_view text, const core::WorkBudget& budget);
 
 /// The fields of a JSON object, checked against a schema. A field that is null counts as absent, even an unknown one.

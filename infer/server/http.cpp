@@ -73,12 +73,10 @@ class Connection final : public HttpReply {
   [[nodiscard]] size_t unsent() const override { return out_.size() + (writing_ ? in_flight_.size() - n_written_ : 0); }
 
   void check_deadline(Clock::time_point now) {
-    const auto self = shared_from_this();
     if (now >= deadline_) lose();
   }
 
   void close_if_idle() {
-    const auto self = shared_from_this();
     if (state_ == State::Reading) close();
   }
 
@@ -251,7 +249,7 @@ class Connection final : public HttpReply {
   }
 
   void write_some() {
-    deadline_ = server_.options.now() + server_.options.write_timeout;
+    deadline_ = Clock::now() + server_.options.write_timeout;
     const auto rest = asio::buffer(in_flight_) + n_written_;
     socket_.async_write_some(rest, [self = own()](error_code error, size_t n) {
       if (self->state_ != State::Answering) return;
@@ -370,8 +368,8 @@ void Connections::tick() {
   ticker.async_wait([this](error_code error) {
     if (error) return;
     if (on_tick && !closing()) on_tick();
-    const auto now = options.now();
-    const bool is_over = closing() && Clock::now() > closed_at + kLinger;
+    const auto now = Clock::now();
+    const bool is_over = closing() && now > closed_at + kLinger;
     for (const auto& connection : std::vector(open.begin(), open.end())) {
       is_over ? connection->lose() : connection->check_deadline(now);
     }

@@ -20,8 +20,6 @@ struct HttpOptions {
   RequestLimits limits{};
   size_t max_body_bytes = size_t{256} << 20U;  ///< maximum total size of the request bodies being read
   std::chrono::seconds write_timeout{60};      ///< maximum time without a byte accepted by the client
-  /// The clock for write_timeout. Tests replace it.
-  std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
 
 struct Connections;  // defined in http.cpp, since it uses Boost

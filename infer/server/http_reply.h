@@ -65,7 +65,6 @@ class HttpReply : public std::enable_shared_from_this<HttpReply> {
 
   /// Resets this object for the next answer on the connection.
   void reopen();
-  [[nodiscard]] bool is_open() const { return is_open_; }
   /// Writes queued output until there is no more, or kReplyWindow bytes are unsent.
   void pump();
   /// Closes the connection after the client has disconnected, and calls the function set by on_lost().

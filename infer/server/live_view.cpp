@@ -15,20 +15,16 @@ Ordered id_json(const SequenceKey& id) {
   return id.index == 0 ? Ordered(id.request) : Ordered(fmt::format("{}.{}", id.request, id.index));
 }
 
-Ordered steps_json(const auto& steps) {
-  Ordered all = Ordered::array();
-  for (const auto& [number, seconds, report] : steps) {
-    Ordered json = {{"step", number},
-                    {"ms", seconds * 1e3},
-                    {"rows", Ordered::array()},
-                    {"started", Ordered::array()},
-                    {"preempted", Ordered::array()}};
-    for (const auto& share : report.shares) json["rows"].push_back({id_json(share.sequence), share.n_rows});
-    for (const auto& s : report.started) json["started"].push_back({id_json(s.sequence), s.n_cached});
-    for (const SequenceKey& id : report.preempted) json["preempted"].push_back(id_json(id));
-    all.push_back(std::move(json));
-  }
-  return all;
+Ordered step_json(uint64_t number, const StepReport& report) {
+  Ordered json = {{"step", number},
+                  {"ms", 0.0},
+                  {"rows", Ordered::array()},
+                  {"started", Ordered::array()},
+                  {"preempted", Ordered::array()}};
+  for (const auto& share : report.shares) json["rows"].push_back({id_json(share.sequence), share.n_rows});
+  for (const auto& s : report.started) json["started"].push_back({id_json(s.sequence), s.n_cached});
+  for (const SequenceKey& id : report.preempted) json["preempted"].push_back(id_json(id));
+  return json;
 }
 
 }  // namespace
@@ -42,9 +38,9 @@ void LiveView::begin(AsyncEngine& engine) {
     self->at_last_note_ = e.statistics();
     self->step_seconds_ = self->at_last_note_.step_seconds;
     e.watch([view = self.get()](const StepReport& report) {
-      auto& steps = view->steps_;
+      Ordered& steps = view->steps_;
       if (steps.size() == kMaxSteps) steps.erase(steps.begin(), steps.begin() + kMaxSteps / 2);
-      steps.push_back({.number = ++view->n_steps_, .seconds = 0.0, .report = report});
+      steps.push_back(step_json(++view->n_steps_, report));
     });
     engine.deliver_after_step(self);
   });
@@ -62,7 +58,8 @@ bool LiveView::deliver(Engine& engine, Clock::time_point now) {
   if (!steps_.empty()) {
     step +=
         std::chrono::duration<double>(statistics.step_seconds - std::exchange(step_seconds_, statistics.step_seconds));
-    steps_.back().seconds += step.count();
+    Ordered& ms = steps_.back()["ms"];
+    ms = ms.get<double>() + step.count() * 1e3;
   }
   if (std::exchange(was_idle_, false)) since_ = now - std::chrono::duration_cast<Clock::duration>(step);
   const bool idle = statistics.running + statistics.waiting == 0;
@@ -79,7 +76,7 @@ bool LiveView::deliver(Engine& engine, Clock::time_point now) {
   was_idle_ = idle;
   const uint64_t n_tokens = statistics.tokens - std::exchange(at_last_note_, statistics).tokens;
   const int64_t n_free = statistics.n_blocks - statistics.blocks_in_use;
-  on_note_({{"steps", steps_json(std::exchange(steps_, {}))},
+  on_note_({{"steps", std::exchange(steps_, Ordered::array())},
             {"running", running},
             {"waiting", waiting},
             {"blocks", {{"n", statistics.n_blocks}, {"positions", kBlockPositions}, {"free", n_free}}},

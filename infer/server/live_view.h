@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <vector>
 
 #include "infer/engine/async_engine.h"
 #include "infer/server/schema.h"
@@ -24,19 +23,13 @@ class LiveView : public AsyncEngine::Output, public std::enable_shared_from_this
   bool deliver(Engine& engine, Clock::time_point now) override;
 
  private:
-  struct Step {
-    uint64_t number;
-    double seconds;
-    StepReport report;
-  };
-
   std::function<void(Ordered note)> on_note_;
   std::atomic<bool> is_watched_{false};
   // Used only on the engine's thread.
   bool is_delivered_ = false;
-  std::vector<Step> steps_;  ///< steps since the last call of on_note_
-  uint64_t n_steps_ = 0;     ///< number of steps observed so far
-  double step_seconds_ = 0;  ///< total time of all steps so far
+  Ordered steps_ = Ordered::array();  ///< steps since the last call of on_note_
+  uint64_t n_steps_ = 0;              ///< number of steps observed so far
+  double step_seconds_ = 0;           ///< total time of all steps so far
   Clock::time_point last_note_;
   Clock::time_point since_;  ///< begin of the next note's speed: the last note, or the first step after a pause
   bool was_idle_ = true;     ///< the last note was of an idle engine

@@ -24,17 +24,17 @@ struct LocalReply::State final : public HttpReply {
 
   using HttpReply::lose;
   using HttpReply::pump;
-  void close() override { tell({}, true); }
+  void close() override { append({}, true); }
 
   std::shared_ptr<Worker> worker;
   std::shared_ptr<Notifier> notifier;
   bool head_only;
 
   mutable std::mutex mutex;  // guards the members below
-  std::condition_variable came;
+  std::condition_variable changed;
   std::vector<std::pair<std::string, std::string>> headers;
   int status = 0;
-  std::string news;
+  std::string unread;
   bool ended = false;
 
   void add_header(std::string_view name, std::string_view value) override {
@@ -43,7 +43,7 @@ struct LocalReply::State final : public HttpReply {
   }
   [[nodiscard]] size_t unsent() const override {
     const std::lock_guard lock(mutex);
-    return news.size();
+    return unread.size();
   }
 
  private:
@@ -52,16 +52,16 @@ struct LocalReply::State final : public HttpReply {
     status = s;
     if (!content_type.empty()) headers.emplace_back("Content-Type", content_type);
   }
-  void put(std::string_view piece) override { tell(piece, false); }
-  void finish() override { tell({}, true); }
+  void put(std::string_view piece) override { append(piece, false); }
+  void finish() override { append({}, true); }
 
-  void tell(std::string_view piece, bool last) {
+  void append(std::string_view piece, bool last) {
     {
       const std::lock_guard lock(mutex);
-      if (!head_only) news += piece;
+      if (!head_only) unread += piece;
       ended = ended || last;
     }
-    came.notify_one();
+    changed.notify_one();
     if (notifier) notifier->notify();
   }
 };
@@ -70,7 +70,7 @@ LocalReply::~LocalReply() { give_up(); }
 
 int LocalReply::status(std::chrono::milliseconds at_most) {
   std::unique_lock lock(state_->mutex);
-  state_->came.wait_for(lock, at_most, [this] { return state_->status != 0 || state_->ended; });
+  state_->changed.wait_for(lock, at_most, [this] { return state_->status != 0 || state_->ended; });
   return state_->status;
 }
 
@@ -81,18 +81,18 @@ std::vector<std::pair<std::string, std::string>> LocalReply::headers() const {
 
 std::string LocalReply::next(std::chrono::milliseconds at_most) {
   std::unique_lock lock(state_->mutex);
-  state_->came.wait_for(lock, at_most, [this] { return !state_->news.empty() || state_->ended; });
-  std::string news = std::exchange(state_->news, {});
+  state_->changed.wait_for(lock, at_most, [this] { return !state_->unread.empty() || state_->ended; });
+  std::string unread = std::exchange(state_->unread, {});
   lock.unlock();
-  if (news.size() >= kReplyWindow && !state_->worker->post([state = state_] { state->pump(); })) {
+  if (unread.size() >= kReplyWindow && !state_->worker->post([state = state_] { state->pump(); })) {
     state_->close();  // the service was stopped, so nothing more comes
   }
-  return news;
+  return unread;
 }
 
 bool LocalReply::ended() const {
   const std::lock_guard lock(state_->mutex);
-  return state_->ended && state_->news.empty();
+  return state_->ended && state_->unread.empty();
 }
 
 void LocalReply::give_up() {
@@ -104,7 +104,7 @@ void LocalReply::give_up() {
 }
 
 LocalService::LocalService(AsyncEngine& engine, ServedModel served, ServiceOptions options)
-    : worker_(std::make_shared<Worker>([this] { return look(); })),
+    : worker_(std::make_shared<Worker>([this] { return tick(); })),
       service_(engine, std::move(served), for_callers(std::move(options)),
                [worker = worker_](std::function<void()> work) { worker->post(std::move(work)); }) {}
 
@@ -136,11 +136,11 @@ void LocalService::stop() {
 }
 
 // Called repeatedly on the service's thread. Ends requests that take too long. Returns true while there are requests.
-bool LocalService::look() {
+bool LocalService::tick() {
   const auto now = std::chrono::steady_clock::now();
-  if (now >= looked_ + std::chrono::milliseconds(100)) {
+  if (now >= last_check_ + std::chrono::milliseconds(100)) {
     service_.check_timeouts();
-    looked_ = now;
+    last_check_ = now;
   }
   return !service_.idle();
 }

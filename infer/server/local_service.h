@@ -55,11 +55,11 @@ class LocalService {
   void stop();
 
  private:
-  bool look();
+  bool tick();
 
   std::shared_ptr<Worker> worker_;  ///< the service's thread, shared by replies that may outlive the service
   Service service_;
-  std::chrono::steady_clock::time_point looked_;
+  std::chrono::steady_clock::time_point last_check_;
 };
 
 }  // namespace folio::infer::server

@@ -53,14 +53,14 @@ void Latencies::add(double seconds) {
   }
 }
 
-std::optional<Latencies::Quantiles> Latencies::quantiles() const {
-  if (last_.empty()) return std::nullopt;
+Ordered Latencies::quantiles_ms() const {
+  if (last_.empty()) return nullptr;
   std::vector<double> sorted = last_;
   std::sort(sorted.begin(), sorted.end());
   const auto at = [&](double share) {
-    return sorted[static_cast<size_t>(share * static_cast<double>(sorted.size() - 1))];
+    return sorted[static_cast<size_t>(share * static_cast<double>(sorted.size() - 1))] * 1e3;
   };
-  return Quantiles{.median = at(0.5), .p99 = at(0.99)};
+  return {{"median", at(0.5)}, {"p99", at(0.99)}};
 }
 
 std::string Latencies::text(const std::string& name, const std::string& help) const {

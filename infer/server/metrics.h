@@ -4,12 +4,12 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "infer/engine/engine.h"
+#include "infer/server/schema.h"
 
 namespace folio::infer::server {
 
@@ -20,12 +20,8 @@ namespace folio::infer::server {
 class Latencies {
  public:
   void add(double seconds);
-  /// Quantiles of the last 1,024 values, in seconds. quantiles() returns nullopt while there are no values.
-  struct Quantiles {
-    double median;
-    double p99;
-  };
-  [[nodiscard]] std::optional<Quantiles> quantiles() const;
+  /// Returns {"median", "p99"} of the last 1,024 values, in milliseconds; null if there are no values.
+  [[nodiscard]] Ordered quantiles_ms() const;
   /// Returns the histogram in Prometheus' text format.
   [[nodiscard]] std::string text(const std::string& name, const std::string& help) const;
 

@@ -35,7 +35,7 @@ std::vector<SamplerOptions::Bias> biases_of(const Json* value, const ServedModel
     }
     if (!bias.is_number() || !(std::abs(bias.get<double>()) <= 100.0))
       refuse("logit_bias", "of token {} must be a number in [-100, 100]", token);
-    if (key.size() > 1 && key.front() == '0') {  // leading zeros would allow two keys for one token
+    if (key != std::to_string(token)) {  // 01 and -0 would allow two keys for one token
       refuse("logit_bias", "has token {} as {}; remove the leading zeros", token, core::printable(key));
     }
     biases.push_back({.token = static_cast<int32_t>(token), .bias = bias.get<float>()});

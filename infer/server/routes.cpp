@@ -29,12 +29,6 @@ std::string percent_decoded(std::string_view text) {
   return to;
 }
 
-Ordered quantiles_json(const Latencies& times) {
-  const auto quantiles = times.quantiles();
-  if (!quantiles) return nullptr;
-  return {{"median", quantiles->median * 1e3}, {"p99", quantiles->p99 * 1e3}};
-}
-
 }  // namespace
 
 // The handlers of the routes. Those that return Next run on the worker's thread.
@@ -296,8 +290,8 @@ std::string Service::path_of(const HttpRequest& request) {
 }
 
 void Service::show(Ordered note) {
-  note["first_token_ms"] = quantiles_json(metrics_.first_token);
-  note["between_tokens_ms"] = quantiles_json(metrics_.between_tokens);
+  note["first_token_ms"] = metrics_.first_token.quantiles_ms();
+  note["between_tokens_ms"] = metrics_.between_tokens.quantiles_ms();
   note["drafts"] = {{"tried", metrics_.drafts}, {"right", metrics_.drafts_right}};
   const std::string event = "data: " + dump(note) + "\n\n";
   for (const auto& [key, reply] : watchers_) {

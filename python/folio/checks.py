@@ -14,6 +14,7 @@ from . import _engine
 
 CACHE_TYPES = {"f32": 0, "f16": 1, "q8_0": 2}
 DRAFT_SOURCES = {"auto": 0, "ngram": 1, "model": 2, "mtp": 3}
+MAX_BEAMS = 64
 MAX_CONTEXT = 1 << 24
 MAX_DEPTH = 64  # maximum nesting depth of an argument
 MAX_VALUES = 1 << 24  # maximum number of values in an argument
@@ -61,16 +62,25 @@ def path_text(name: str, value: Any) -> str:
     return path
 
 
+def real(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} has to be a number, not {type(value).__name__}") from None
+
+
 def seconds(timeout: Any) -> float:
-    if not float(timeout) > 0:
+    number = real("timeout", timeout)
+    if not number > 0:
         raise ValueError(f"timeout is {timeout}, but has to be more than 0")
-    return float(timeout)
+    return number
 
 
 def scale(value: Any) -> float:
-    if not abs(float(value)) <= 1000:
+    number = real("adapter_scale", value)
+    if not abs(number) <= 1000:
         raise ValueError(f"adapter_scale is {value}, but has to be in [-1000, 1000]")
-    return float(value)
+    return number
 
 
 def gpu(device: Any) -> dict[str, int]:

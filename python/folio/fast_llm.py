@@ -17,7 +17,7 @@ import threading
 from typing import Any, Callable, Collection, Iterator, Sequence, Union
 
 from . import _engine
-from .checks import as_json, token_id
+from .checks import as_json, text, token_id, token_ids
 from .model import Model, _checked, _pieces
 
 History = Sequence[tuple[str, str]]  # (question, answer) of each turn
@@ -134,11 +134,11 @@ class model:
 
     def make_input(self, history: str, round: int, input: str) -> str:
         """Returns the prompt of turn `round` (from 0): the history, the input, and the beginning of an answer."""
-        return _engine.fast_llm_make_input(self.model._model, history, round, input)
+        return _engine.fast_llm_with_turn(self.model._model, history, round, input, None)
 
     def make_history(self, history: str, round: int, input: str, output: str) -> str:
         """Returns `history` with one more turn: `input` and the answer `output`. Round 0 ignores `history`."""
-        return _engine.fast_llm_make_history(self.model._model, history, round, input, output)
+        return _engine.fast_llm_with_turn(self.model._model, history, round, input, text("output", output))
 
     def encode(self, content: str) -> list[int]:
         """Returns the tokens of a prompt. Special tokens are parsed if the model has a chat template."""
@@ -163,7 +163,7 @@ class model:
         end_tokens, stops = _engine.fast_llm_ends(self.model._model)
         limit = config.output_token_limit
         body = {
-            "prompt": [list(ids) for ids in prompts],
+            "prompt": [token_ids(ids) for ids in prompts],
             "max_tokens": limit if limit > 0 else self.model.about["context"],
             "repeat_last_n": config.last_n if config.last_n > 0 else 2**31 - 1,
             "repetition_penalty": config.repeat_penalty,

@@ -19,7 +19,7 @@ from typing import Any, Iterable, Mapping, Union
 import numpy as np
 
 from . import _engine
-from .checks import as_json, cache, gpu, path_text, whole
+from .checks import MAX_BEAMS, as_json, cache, gpu, path_text, whole
 
 __all__ = ["Llama"]
 
@@ -128,11 +128,11 @@ class Llama:
         _require_shape("output_seq_len", most, most.shape in ((), (1,), lengths.shape), f"[1] or [{len(ids)}]")
         most = np.broadcast_to(most.astype(np.int64), lengths.shape)
         whole("output_seq_len", int(most.max(initial=1)), 1, self.context_length)
-        shape = (len(ids), whole("beam_width", beam_width, 1, 2**31 - 1))
+        shape = (len(ids), whole("beam_width", beam_width, 1, MAX_BEAMS))
         shapes: dict[str, tuple[int, ...]] = {"output_ids": (*shape, int(most.max())), "sequence_length": shape,
                                               "cum_log_probs": shape}
         if not np.any(input_tensors.get("continue_gen", False)):
-            shapes["output_log_probs"] = (*shape, int((most - lengths).max()))
+            shapes["output_log_probs"] = (*shape, int((most - lengths).max(initial=0)))
         wanted = ["output_ids", "sequence_length", *names]
         for name in wanted:
             if name not in shapes:

@@ -8,16 +8,17 @@ import difflib
 import json
 import math
 import os
+import threading
 import weakref
 from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator, Mapping, Sequence, Union, overload
 
 import numpy as np
 
 from . import _engine
-from .checks import (DRAFT_SOURCES, as_json, cache, gpu, index, length_of, number_of, path_text, scale, seconds, text,
-                     token_id, token_ids, whole)
+from .checks import (DRAFT_SOURCES, MAX_BEAMS, as_json, cache, gpu, index, length_of, number_of, path_text, scale, seconds,
+                     text, token_id, token_ids, whole)
 from .explanation import Explanation
-from .options import FORMS, renamed, server_options, with_names
+from .options import FORMS, renamed, server_body
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -94,6 +95,7 @@ class Model:
         options |= {**cache(cache_type), "draft": number_of("draft", draft, DRAFT_SOURCES)}
         self._model = _engine.open(path_text("path", path), as_json(options))
         self._service: Any = None  # set by folio.service.Service
+        self._creating_service = threading.Lock()
         self.tokenizer = Tokenizer(self._model)
         """The model's Tokenizer, which converts text to token IDs and back."""
         self.config: dict[str, Any] = _engine.config(self._model)
@@ -148,14 +150,13 @@ class Model:
         Generation continues while the caller does not wait for a piece. Waiting longer than `timeout` seconds
         aborts the request and raises TimeoutError.
         """
-        several = _is_batch(prompt) or (options.get("n") or 1) > 1
         longest = math.inf if timeout is None else seconds(timeout)
-        return _pieces(self._submit(False, _prompted(prompt, options), pieces=True), several, longest)
+        stream = self._submit(False, _prompted(prompt, options), pieces=True)
+        return _pieces(stream, _is_several(prompt, options), longest)
 
     def astream(self, prompt: Prompt | None = None, **options: Unpack[Options]) -> AsyncIterator[str]:
         """Streams like stream(), as an asynchronous iterator."""
-        several = _is_batch(prompt) or (options.get("n") or 1) > 1
-        return self._apieces(False, _prompted(prompt, options), several)
+        return self._apieces(False, _prompted(prompt, options))
 
     def chat(self, messages: Sequence[Message] | str, *, stream: bool = False, **options: Unpack[Options]):
         """Returns the assistant's answer to messages {"role": "user", "content": "…"}, or to a string by the user.
@@ -164,14 +165,12 @@ class Model:
         the context. Base models have no chat template: use generate().
         """
         body = {**options, "messages": _messages(messages)}
-        several = (options.get("n") or 1) > 1
-        if stream:
-            return _pieces(self._submit(True, body, pieces=True), several)
-        return _shaped(self._submit(True, body, pieces=False), False, options)
+        submitted = self._submit(True, body, pieces=bool(stream))
+        return _pieces(submitted, _is_several(None, body)) if stream else _shaped(submitted, False, body)
 
     def achat(self, messages: Sequence[Message] | str, **options: Unpack[Options]) -> AsyncIterator[str]:
         """Streams like chat(stream=True), as an asynchronous iterator."""
-        return self._apieces(True, {**options, "messages": _messages(messages)}, (options.get("n") or 1) > 1)
+        return self._apieces(True, {**options, "messages": _messages(messages)})
 
     def beam(self, prompt: Prompt, width: int, n: int | None = None, **options: Any) -> list[Any]:
         """Returns (output, score) of the n (default: width) best beams; score = ln p / n_tokens ** length_penalty.
@@ -179,7 +178,8 @@ class Model:
         A list of prompts returns a list for each prompt. Accepts max_tokens, stop, length_penalty, early_stopping, and
         the options of structured outputs.
         """
-        n = width if n is None else n
+        width = whole("width", width, 1, MAX_BEAMS)
+        n = width if n is None else whole("n", n, 1, width)
         body = _prompted(prompt, dict(use_beam_search=True, best_of=width, n=n, **options))
         beams = [(text, score) for text, _, _, score in self._submit(False, body, pieces=False).results()]
         each = [beams[i:i + n] for i in range(0, len(beams), n)]
@@ -244,10 +244,7 @@ class Model:
         ablate, mean, patch = ([given] if isinstance(given, str) else given for given in (ablate, mean, patch))
         body = {"prompt": prompt, "token": token, "ablate": ablate, "mean": mean, "mean_over": mean_over, "patch": patch,
                 "from": from_}
-        try:
-            return Explanation(*_engine.explain(self._model, as_json(body)))
-        except _engine.Refusal as refusal:
-            raise _exception(refusal, {"from": "from_"}) from None
+        return Explanation(*_checked(_engine.explain, self._model, as_json(body), names={"from": "from_"}))
 
     @property
     def tensors(self) -> dict[str, tuple[int, ...]]:
@@ -268,13 +265,8 @@ class Model:
                      "tool_choice", "parallel_tool_calls"):
             if name in body:
                 raise TypeError(f"{name!r} is an option of the server's alone")
-        body, names = server_options(body)
-        try:
-            return _engine.submit(self._model, chat, as_json(body), pieces, notifier)
-        except _engine.Refusal as refusal:
-            raise _exception(refusal, names) from None
-        except (TypeError, ValueError) as error:
-            raise with_names(error, names)
+        sent, names = server_body(body)
+        return _checked(_engine.submit, self._model, chat, sent, pieces, notifier, names=names)
 
     async def _news(self, stream: Any) -> AsyncIterator[Any]:
         events = _events()
@@ -290,8 +282,9 @@ class Model:
         finally:
             stream.cancel()
 
-    async def _apieces(self, chat: bool, body: dict[str, Any], several: bool) -> AsyncIterator[Any]:
+    async def _apieces(self, chat: bool, body: dict[str, Any]) -> AsyncIterator[Any]:
         stream = self._submit(chat, body, pieces=True, notifier=_events().notifier)
+        several = _is_several(body.get("prompt"), body)
         async for choice, text, _, _ in self._news(stream):
             if text:
                 yield (choice, text) if several else text
@@ -387,6 +380,11 @@ def _is_batch(prompt: Any) -> bool:
     return not hasattr(prompt[0], "__index__") or getattr(prompt[0], "ndim", 0) > 0  # arrays have __index__, too
 
 
+def _is_several(prompt: Any, options: Mapping[str, Any]) -> bool:
+    """Returns True if a request, whose options were checked, has several completions."""
+    return _is_batch(prompt) or (options.get("n") or 1) > 1
+
+
 def _prompted(prompt: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     if "prompt" in options or "messages" in options:
         raise TypeError("the prompt is given twice")
@@ -406,8 +404,8 @@ def _messages(messages: Any) -> Any:
     return [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
 
 
-def _exception(refusal: Any, names: Mapping[str, str] = {}) -> Exception:
-    """Converts an error of the server to a Python exception. `names` is the dict that server_options() returns."""
+def _exception(refusal: Any, names: Mapping[str, str]) -> Exception:
+    """Converts an error of the server to a Python exception. `names` is the dict that server_body() returns."""
     message, field, code = refusal.args
     message = renamed(message, names)
     if code == "no_chat_template":
@@ -421,11 +419,12 @@ def _exception(refusal: Any, names: Mapping[str, str] = {}) -> Exception:
     return ValueError(message)
 
 
-def _checked(function: Any, *arguments: Any) -> Any:
+def _checked(function: Any, *arguments: Any, names: Mapping[str, str] = {}) -> Any:
+    """Returns function(*arguments). Converts an error of the server, and its option names by `names`."""
     try:
         return function(*arguments)
     except _engine.Refusal as refusal:
-        raise _exception(refusal) from None
+        raise _exception(refusal, names) from None
 
 
 _open: weakref.WeakSet[Model] = weakref.WeakSet()

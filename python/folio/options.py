@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Sequence, TypedDict, Union
 
+from .checks import as_json
+
 
 class Options(TypedDict, total=False):
     """Keyword arguments of Model.generate(), stream() and chat(), for type checkers."""
@@ -39,8 +41,9 @@ class Options(TypedDict, total=False):
 FORMS = {"json_schema": "json_schema", "regex": "guided_regex", "grammar": "grammar", "choice": "guided_choice"}
 
 
-def server_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Returns the options under the server's names, and a dict from each changed name to the caller's name."""
+def server_body(options: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+    """Returns a request's options as JSON text, under the server's names, and a dict from each changed name to the
+    caller's name. Raises TypeError or ValueError as as_json() does."""
     body = dict(options)
     given = {name: form for name in FORMS if (form := body.pop(name, None)) is not None}
     if hasattr(given.get("json_schema"), "model_json_schema"):
@@ -54,16 +57,16 @@ def server_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
             raise ValueError("free_whitespace is for a json_schema")
         given["structured_outputs"] = {"json": given.pop("json_schema"), "disable_any_whitespace": False}
         names |= {name: "json_schema" for name in ("structured_outputs", "structured_outputs.json")}
-    return {**body, **{FORMS.get(name, name): form for name, form in given.items()}}, names
+    try:
+        return as_json({**body, **{FORMS.get(name, name): form for name, form in given.items()}}), names
+    except (TypeError, ValueError) as error:
+        if type(error) not in (TypeError, ValueError):  # raised by an object in `options`
+            raise
+        raise type(error)(renamed(str(error), names)) from None
 
 
 def renamed(message: str, names: Mapping[str, str]) -> str:
-    """Replaces the server's option names in `message` by the caller's. `names` comes from server_options()."""
+    """Replaces the server's option names in `message` by the caller's. `names` comes from server_body()."""
     for server_name, name in names.items():
         message = message.replace(f"'{server_name}'", f"'{name}'")
     return message
-
-
-def with_names(error: Exception, names: Mapping[str, str]) -> Exception:
-    """Returns `error`; if it is a TypeError or ValueError, its message uses the caller's option names."""
-    return type(error)(renamed(str(error), names)) if type(error) in (TypeError, ValueError) else error

@@ -100,7 +100,7 @@ def beginning_of(body: bytes) -> str:
     after the user's first message, so that it is the same for all turns of a conversation."""
     try:
         asked = json.loads(body)
-        said = asked.get("messages") or asked.get("prompt") or ""
+        said = asked.get("messages") or asked.get("prompt") or asked.get("input") or ""
         if isinstance(said, list) and isinstance(said[0], dict):
             first = next((i for i, message in enumerate(said) if message.get("role") == "user"), 0)
             said = said[:first + 1]
@@ -133,6 +133,8 @@ class Ingress:
         """Yields (status, headers, piece) for each piece of the body. Tries another replica if one dies."""
         sent: list[bytes] = []
         for attempt in range(ATTEMPTS):
+            if attempt:
+                await asyncio.sleep(0.05 * 2**attempt)
             replica = self.replicas.answer.remote(*request)
             rest = Rest(b"".join(sent)) if sent else None
             try:
@@ -165,7 +167,6 @@ class Ingress:
                 if not sent:
                     yield 429, JSON, error("rate_limit_error", "too many requests wait already")
                     return
-            await asyncio.sleep(0.1 * 2**attempt)
         body = error("server_error", "no replica could go on with this; repeat the request")
         yield 503, JSON, b"data: " + body + b"\n" if sent else body
 
@@ -192,12 +193,14 @@ def main(replica: type = Replica) -> None:
     p = argparse.ArgumentParser("folio.ray_serve", description="Replicas of a model on Ray Serve, as OpenAI's API.")
     p.add_argument("model")
     for name, default, more in (("replicas", 2, ""), ("threads-per-replica", 1, ""), ("port", 8000, ""),
-                                ("max-replicas", 0, "more, while all are full"), ("max-sequences", 16, "at once")):
+                                ("max-replicas", 0, "autoscale up to this many"), ("max-sequences", 16, "per replica")):
         p.add_argument("--" + name, type=int, default=default, help=more)
     p.add_argument("--host", default="127.0.0.1")
-    p.add_argument("--api-key", default="", help="ask for this key")
-    p.add_argument("--allowed-host", action="append", default=[], help="a name of this server, beside localhost")
+    p.add_argument("--api-key", default="", help="key that requests must send")
+    p.add_argument("--allowed-host", action="append", default=[], help="accepted Host header, in addition to localhost")
     a = p.parse_args()
+    if 0 < a.max_replicas < a.replicas:
+        p.error(f"--max-replicas is {a.max_replicas}, but --replicas is {a.replicas}")
     ray.init(ignore_reinit_error=True)  # joins a running cluster, or starts one on this machine
     serve.start(http_options=HTTPOptions(host=a.host, port=a.port))
     serve.run(app(a.model, {"threads": a.threads_per_replica, "max_sequences": a.max_sequences},

@@ -38,7 +38,7 @@ class Run:
         """The lines of log.jsonl as columns: step, tokens, loss, lr, …, val_loss. Missing numbers are NaN.
 
         String columns, such as sample, have dtype object; missing strings are None. The log is read at the first
-        access, and not updated while a run continues.
+        access, and not updated while a run continues. An incomplete last line is omitted.
         """
         lines = _lines(self.path / "log.jsonl")
         columns: dict[str, np.ndarray] = {}
@@ -87,7 +87,8 @@ def runs(home: Union[str, os.PathLike[str], None] = None) -> list[Run]:
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     lines = []
-    for number, text in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+    texts = path.read_bytes().split(b"\n")  # not a str, because the last line may end within a character
+    for number, text in enumerate(texts, 1):
         if not text:
             continue
         try:
@@ -95,6 +96,8 @@ def _lines(path: Path) -> list[dict[str, Any]]:
         except (ValueError, RecursionError):
             line = None
         if not isinstance(line, dict):
+            if number == len(texts):
+                break  # a killed process left an incomplete last line
             raise Error(f"{path}:{number}: this line is no JSON object")
         lines.append(line)
     return lines

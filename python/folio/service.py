@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from typing import Any, AsyncIterator, Iterator, Mapping, Sequence
 
 from . import _engine
 from .checks import as_json, text, whole
 from .model import Model, _events, _exception
-from .options import server_options, with_names
+from .options import server_body
 
 LOCAL = {"host": "localhost", "content-type": "application/json"}
 
@@ -118,7 +117,7 @@ class Reply:
     async def start(self) -> int:
         """Returns the HTTP status once it is known, or 0 if the reply ended without one. Does not block the loop."""
         while not (status := self._reply.poll_status()) and not self._reply.ended:
-            await self._events.wait()
+            await self._news()
         return status
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -128,14 +127,16 @@ class Reply:
             elif self._reply.ended:
                 return
             else:
-                await self._events.wait()
+                await self._news()
+
+    async def _news(self) -> None:
+        if self._events is not _events():
+            raise _engine.Error("the request was not sent in this event loop; use the reply's status and read()")
+        await self._events.wait()
 
     def close(self) -> None:
         """Aborts the request if it has not ended."""
         self._reply.give_up()
-
-
-_services = threading.Lock()
 
 
 def complete(model: Model, chat: bool, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,15 +145,11 @@ def complete(model: Model, chat: bool, body: Mapping[str, Any]) -> dict[str, Any
     Raises TypeError or ValueError for an invalid option in `body`, and folio.Error for other failures.
     """
     model._model.check_process()  # raises in a forked child, where the lock may never be released
-    with _services:
+    with model._creating_service:
         service = model._service or Service(model)
     path = "/v1/chat/completions" if chat else "/v1/completions"
-    body, names = server_options(body)
-    try:
-        sent = as_json({**body, "stream": False}).encode()
-    except (TypeError, ValueError) as error:
-        raise with_names(error, names)
-    reply = service.request("POST", path, service._headers, sent)
+    sent, names = server_body({**body, "stream": False})
+    reply = service.request("POST", path, service._headers, sent.encode())
     received = reply.read()
     if model.closed:
         raise _engine.Error("the model is closed; open it again")  # closing truncates outputs

@@ -7,20 +7,6 @@
 #include "src/module.h"
 
 namespace folio::python {
-namespace {
-
-std::string lone_surrogate(nb::handle text) {
-  const Py_ssize_t length = PyUnicode_GetLength(text.ptr());
-  for (Py_ssize_t i = 0; i < length; ++i) {
-    const Py_UCS4 c = PyUnicode_ReadChar(text.ptr(), i);
-    if (c < 0xd800 || c > 0xdfff) continue;
-    return fmt::format("has a lone surrogate (U+{:X}) at character {}, which UTF-8 cannot encode; replace or remove it",
-                       c, i);
-  }
-  return "cannot be encoded as UTF-8";
-}
-
-}  // namespace
 
 nb::object array_of(std::vector<float> values, std::vector<size_t> shape) {
   auto* owned = new std::vector<float>(std::move(values));
@@ -55,8 +41,12 @@ std::string utf8_of(nb::handle text, std::string_view name) {
   Py_ssize_t size = 0;
   const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
   if (data != nullptr) return {data, static_cast<size_t>(size)};
-  PyErr_Clear();
-  throw nb::value_error(fmt::format("{} {}", name, lone_surrogate(text)).c_str());
+  const nb::python_error error;  // the current one: UnicodeEncodeError
+  const auto at = nb::cast<Py_ssize_t>(error.value().attr("start"));
+  const auto message =
+      fmt::format("{} has a lone surrogate (U+{:X}) at character {}, which UTF-8 cannot encode; replace or remove it",
+                  name, PyUnicode_ReadChar(text.ptr(), at), at);
+  throw nb::value_error(message.c_str());
 }
 
 }  // namespace folio::python

@@ -4,6 +4,7 @@
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <mutex>
 #include <utility>
@@ -131,11 +132,7 @@ void bind_faster_transformer(nb::module_& m) {
       .def("statistics", &statistics_of)
       .def_prop_ro("vocab_size", [](const Llama& model) { return model->weights.file().config.vocab_size; })
       .def_prop_ro("context_length", [](const Llama& model) { return model->weights.file().config.context_length; })
-      .def_prop_ro("end_tokens", [](const Llama& model) {
-        nb::list ids;
-        for (const int32_t id : model->weights.end_tokens()) ids.append(id);
-        return ids;
-      });
+      .def_prop_ro("end_tokens", [](const Llama& model) { return model->weights.end_tokens(); });
 }
 
 }  // namespace folio::python

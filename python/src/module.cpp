@@ -30,8 +30,6 @@
 namespace folio::python {
 namespace {
 
-constexpr std::chrono::milliseconds kBetweenSignals{20};
-
 using Ids = std::vector<int32_t>;
 
 // A TextStream for Python. Keeps the Python object of its model alive.
@@ -146,10 +144,8 @@ void run_prompt(const Model& model, infer::Request request) {
   static_cast<void>(Stream(model, std::move(stream)).results());
 }
 
-size_t vocab_size(const Model& model) { return static_cast<size_t>(SharedModel::Use(*model).tokenizer().vocab_size()); }
-
 nb::object logits(const Model& model, Ids ids) {
-  const size_t n_vocab = vocab_size(model);
+  const auto n_vocab = static_cast<size_t>(SharedModel::Use(*model).tokenizer().vocab_size());
   // Shared, because the engine's thread may still write after Ctrl-C has ended the call.
   const auto values = std::make_shared<std::vector<float>>();
   infer::Request request{.prompt = std::move(ids)};

@@ -5,6 +5,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -17,6 +18,8 @@
 namespace folio::python {
 
 using Json = nlohmann::json;
+
+inline constexpr std::chrono::milliseconds kBetweenSignals{20};  ///< interval of checks for Ctrl-C
 
 template <>
 inline constexpr bool kJoinsThreads<SharedModel> = true;

@@ -4,7 +4,6 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include <chrono>
 #include <utility>
 
 #include "infer/server/local_service.h"
@@ -15,7 +14,6 @@ namespace {
 
 using infer::server::LocalReply;
 using Reply = Owned<LocalReply>;
-constexpr std::chrono::milliseconds kBetweenLooks{20};  // interval of checks for Ctrl-C
 
 nb::bytes bytes_of(const std::string& text) { return nb::bytes(text.data(), text.size()); }
 
@@ -78,7 +76,7 @@ std::unique_ptr<Reply> request(const Model& model, nb::handle method, nb::handle
 void bind_service(nb::module_& m) {
   nb::class_<Reply>(m, "Reply")
       .def("status",
-           [](const Reply& r) { return wait(r, [](LocalReply& reply) { return reply.status(kBetweenLooks); }); })
+           [](const Reply& r) { return wait(r, [](LocalReply& reply) { return reply.status(kBetweenSignals); }); })
       .def("poll_status", [](const Reply& r) { return r->status({}); })
       .def("headers",
            [](const Reply& r) {
@@ -88,9 +86,10 @@ void bind_service(nb::module_& m) {
              }
              return headers;
            })
-      .def(
-          "next",
-          [](const Reply& r) { return bytes_of(wait(r, [](LocalReply& reply) { return reply.next(kBetweenLooks); })); })
+      .def("next",
+           [](const Reply& r) {
+             return bytes_of(wait(r, [](LocalReply& reply) { return reply.next(kBetweenSignals); }));
+           })
       .def("poll", [](const Reply& r) { return bytes_of(r->next({})); })
       .def("give_up",
            [](const Reply& r) {

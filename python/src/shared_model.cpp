@@ -55,9 +55,9 @@ SharedModel::Use::~Use() {
 }
 
 infer::server::LocalService& SharedModel::Use::service() const {
-  infer::server::LocalService* service = model_.parts_->serving;
-  core::require(service != nullptr, "the model is not serving requests yet; create a Service for it");
-  return *service;
+  const std::lock_guard lock(model_.mutex_);
+  core::require(model_.parts_->service != nullptr, "the model is not serving requests yet; create a Service for it");
+  return *model_.parts_->service;
 }
 
 void SharedModel::serve(infer::server::ServiceOptions options) {
@@ -69,7 +69,6 @@ void SharedModel::serve(infer::server::ServiceOptions options) {
   auto service = std::make_unique<infer::server::LocalService>(use.engine(), std::move(served), std::move(options));
   const std::lock_guard lock(mutex_);
   core::require(parts_->service == nullptr, "the model already has a Service; only one is supported");
-  parts_->serving = service.get();
   parts_->service = std::move(service);
 }
 

@@ -74,10 +74,9 @@ class SharedModel {
     explicit Parts(const std::string& path, const OpenOptions& options);
     infer::LoadedModel loaded;
     infer::server::ServedModel served;
-    size_t n_at_once;                                            ///< maximum requests of one call submitted at a time
-    std::atomic<infer::server::LocalService*> serving{nullptr};  ///< points to `service`; null before serve()
+    size_t n_at_once;  ///< maximum requests of one call submitted at a time
     std::shared_ptr<infer::AsyncEngine> async;
-    std::unique_ptr<infer::server::LocalService> service;
+    std::unique_ptr<infer::server::LocalService> service;  ///< null before serve(); guarded by mutex_
   };
 
   std::unique_ptr<Parts> parts_;

@@ -11,14 +11,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
-#include <sstream>
 
 #include "apps/bench_memory.h"
 #include "apps/bench_step.h"
 #include "apps/ranks.h"
 #include "apps/text_program.h"
 #include "core/error.h"
-#include "core/file_io.h"
 #include "infer/cuda/copy_bandwidth.h"
 
 namespace {
@@ -113,11 +111,6 @@ Speeds measure(infer::Engine& engine, const Options& o, int64_t batch) {
   return {apps::median(prefill), apps::median(decode)};
 }
 
-struct Schema {
-  std::string text;
-  size_t line;  ///< its line in the file
-};
-
 struct FormSpeeds {
   double decode;  ///< output tokens/s of all sequences together, with schemas
   double free;    ///< tokens/s for outputs of the same lengths without schemas
@@ -128,7 +121,7 @@ struct FormSpeeds {
 // repetition assigns them to the sequences in a different order. In odd repetitions, the measured run without schemas
 // precedes the one with schemas.
 FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch, const data::Tokenizer& tokenizer,
-                         const std::vector<Schema>& schemas) {
+                         const std::vector<apps::FileLine>& schemas) {
   const auto tokens = std::make_shared<infer::forms::TokenTree>(tokenizer);
   std::vector<double> decode, free, share;
   for (int repetition = 0; repetition <= o.repetitions; ++repetition) {
@@ -141,12 +134,12 @@ FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch,
     }
     const auto run_with_form = [&] {
       for (size_t b = 0; b < with_form.size(); ++b) {
-        const auto& [text, line] = schemas[(b + static_cast<size_t>(repetition)) % schemas.size()];
+        const auto& [text, where] = schemas[(b + static_cast<size_t>(repetition)) % schemas.size()];
         try {
           with_form[b].options.form =
               infer::forms::make_form({.kind = infer::forms::FormOptions::Kind::JsonSchema, .text = text}, tokens);
         } catch (const core::Error& error) {
-          core::fail("{}:{}: {}", o.schemas, line, error.what());
+          core::fail("{}{}", where, error.what());
         }
       }
       return timed(engine, with_form);
@@ -187,8 +180,7 @@ MemorySpeed measure_memory(const infer::Machines& machines, const infer::Machine
     memory.description = fmt::format("{}, memory read bandwidth {:.1f} GB/s",
                                      machines.placements.front().machine.describe(), *memory.bytes_per_s / 1e9);
   } else if (machines.cpu == nullptr) {
-    infer::gpu::Stream stream(*options.gpu);
-    memory.bytes_per_s = infer::gpu::copy_bandwidth(stream);
+    memory.bytes_per_s = infer::gpu::copy_bandwidth(*options.gpu);
     memory.key = "copy_gb_per_s";
     memory.description =
         fmt::format("{}, memory copy bandwidth {:.1f} GB/s", machines.gpu->describe(), *memory.bytes_per_s / 1e9);
@@ -212,14 +204,7 @@ int bench_memory(const Options& o) {
 }
 
 int bench_schemas(infer::LoadedModel& model, const Options& o) {
-  std::vector<Schema> schemas;
-  std::istringstream lines(core::read_text_file(o.schemas, size_t{16} << 20U));
-  size_t number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    if (!line.empty()) schemas.push_back({.text = line, .line = number});
-  }
-  core::require(!schemas.empty(), "{}: no schemas found; write one per line", o.schemas);
+  const std::vector<apps::FileLine> schemas = apps::lines_of(o.schemas, "schemas");
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const int64_t batch : o.batch) {
     const FormSpeeds speeds = measure_forms(model.engine(), o, batch, model.tokenizer(), schemas);
@@ -293,12 +278,7 @@ int bench_batches(infer::LoadedModel& model, const Options& o, const apps::Ranks
 
 int run(const apps::Flags& app, const Options& o) {
   if (o.train) throw core::UsageError("--train must be the first flag");
-  if (o.memory) {
-    if (o.ops || !o.trace.empty() || !o.schemas.empty()) {
-      throw core::UsageError("--memory measures no model; leave out --ops, --trace and --json-schemas");
-    }
-    return bench_memory(o);
-  }
+  if (o.memory) return bench_memory(o);
   const int64_t positions = o.prompt_tokens + o.gen_tokens;
   const int64_t most = *std::max_element(o.batch.begin(), o.batch.end());
   apps::ModelFlags flags = o.model;
@@ -314,7 +294,6 @@ int run(const apps::Flags& app, const Options& o) {
   }
   MemorySpeed memory = measure_memory(model.machines(), flags.load.machines);  // before weights fill a GPU's memory
   if (ranks.machine() != nullptr) memory.bytes_per_s.reset();                  // the weights are read by all ranks
-  if (!o.trace.empty() && !o.ops) throw core::UsageError("--trace requires --ops; add --ops");
   if (o.ops) {
     apps::bench_ops(model, o, memory.bytes_per_s.value_or(1.0));
     return 0;
@@ -358,8 +337,10 @@ int main(int argc, char** argv) {
   app.add_option("--json-schemas FILE", o.schemas,
                  "decode speed with JSON schemas, one per line of the file, compared with unconstrained decoding");
   app.add_flag("--ops", o.ops, "time per kind of operation, in prefill and decode");
-  app.add_option("--trace FILE", o.trace, "with --ops: write a timeline of operations and scheduling for Perfetto");
-  app.add_flag("--memory", o.memory, "memory read bandwidth of --threads by access pattern; needs no model");
+  app.add_option("--trace FILE", o.trace, "write a timeline of operations and scheduling for Perfetto")->needs("--ops");
+  app.add_flag("--memory", o.memory, "memory read bandwidth of --threads by access pattern; needs no model")
+      ->excludes("--json-schemas")
+      ->excludes("--ops");
   app.add_flag("--train", o.train, "profile a training step; must be the first flag, followed by flags of train");
   apps::add_model_flags(app, o.model);
   apps::add_rank_flags(app, o.model);

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/seconds_since.h"
 #include "core/thread_pool.h"
+#include "infer/cpu/huge_pages.h"
 #include "infer/cpu/prefetch.h"
 
 namespace folio::apps {
@@ -34,13 +35,13 @@ inline void read_line(const uint64_t* p, uint64_t (&sums)[8]) {
 // Reads [begin, end) in groups of `pattern.rows` rows. In a group, reads cache line i of every row, then line i + 1 of
 // every row. Skips a partial last group. Returns a value that depends on all bytes read.
 template <infer::Prefetch level>
-uint64_t read_rows(const std::byte* begin, const std::byte* end, const Pattern& pattern) {
+uint64_t read_rows(const uint8_t* begin, const uint8_t* end, const Pattern& pattern) {
   uint64_t sums[8] = {};
   const size_t stride = pattern.row_bytes > 0 ? pattern.row_bytes : static_cast<size_t>(end - begin) / pattern.rows;
-  for (const std::byte* group = begin; group + pattern.rows * stride <= end; group += pattern.rows * stride) {
+  for (const uint8_t* group = begin; group + pattern.rows * stride <= end; group += pattern.rows * stride) {
     for (size_t i = 0; i < stride; i += kLine) {
       for (size_t r = 0; r < pattern.rows; ++r) {
-        const std::byte* p = group + r * stride + i;
+        const uint8_t* p = group + r * stride + i;
         infer::kernels::prefetch_line<level>(p + pattern.distance);
         read_line(reinterpret_cast<const uint64_t*>(p), sums);
       }
@@ -51,31 +52,16 @@ uint64_t read_rows(const std::byte* begin, const std::byte* end, const Pattern& 
   return sum;
 }
 
-// Allocates and fills 512 MiB of memory with small or large pages.
-class Pages {
- public:
-  explicit Pages(bool large) {
-    void* p = ::mmap(nullptr, kBytes + kLarge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    core::require(p != MAP_FAILED, "cannot allocate {} MiB of memory", kBytes >> 20U);
-    mapped_ = static_cast<std::byte*>(p);
-    const auto address = reinterpret_cast<uintptr_t>(mapped_);
-    begin_ = mapped_ + ((address + kLarge - 1) / kLarge * kLarge - address);
-    ::madvise(begin_, kBytes, large ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-    std::fill_n(begin_, kBytes, std::byte{1});
-  }
-  ~Pages() { ::munmap(mapped_, kBytes + kLarge); }
-  Pages(const Pages&) = delete;
-  Pages& operator=(const Pages&) = delete;
-  [[nodiscard]] const std::byte* begin() const { return begin_; }
-
- private:
-  static constexpr size_t kLarge = size_t{2} << 20U;
-  std::byte* mapped_;
-  std::byte* begin_;
-};
+// Returns kBytes of filled memory, on small or large pages.
+infer::HugePages filled_memory(bool large) {
+  infer::HugePages memory = infer::allocate_huge_pages(kBytes);
+  if (!large) ::madvise(memory.get(), kBytes, MADV_NOHUGEPAGE);
+  std::fill_n(memory.get(), kBytes, uint8_t{1});
+  return memory;
+}
 
 // Returns the best speed of three passes, in bytes/s.
-double speed(const Pages& pages, core::ThreadPool& pool, const Pattern& pattern) {
+double speed(const infer::HugePages& memory, core::ThreadPool& pool, const Pattern& pattern) {
   // If ranges are divided into equal rows, reads 128 KiB less than kBytes. With all of kBytes, the distance
   // between rows would be a power of two, and all rows would be in the same memory bank.
   const bool parts = pattern.row_bytes == 0;
@@ -87,7 +73,7 @@ double speed(const Pages& pages, core::ThreadPool& pool, const Pattern& pattern)
     const auto start = std::chrono::steady_clock::now();
     pool.parallel_for(bytes, group, [&](size_t begin, size_t end) {
       sum += infer::kernels::with_level(pattern.level, [&](auto level) {
-        return read_rows<level>(pages.begin() + begin, pages.begin() + end, pattern);
+        return read_rows<level>(memory.get() + begin, memory.get() + end, pattern);
       });
     });
     best = std::max(best, static_cast<double>(bytes) / core::seconds_since(start));
@@ -100,10 +86,10 @@ double speed(const Pages& pages, core::ThreadPool& pool, const Pattern& pattern)
 
 double read_bandwidth(size_t n_threads) {
   core::ThreadPool pool(n_threads, core::ThreadPool::Sharing::Always);
-  const Pages pages(true);
+  const infer::HugePages memory = filled_memory(true);
   double best = 0.0;
   for (const infer::Prefetch level : {infer::Prefetch::None, infer::Prefetch::L1, infer::Prefetch::L2}) {
-    best = std::max(best, speed(pages, pool, {.level = level, .distance = 4096, .row_bytes = 4096}));
+    best = std::max(best, speed(memory, pool, {.level = level, .distance = 4096, .row_bytes = 4096}));
   }
   return best;
 }
@@ -111,13 +97,13 @@ double read_bandwidth(size_t n_threads) {
 void print_memory_table(size_t n_threads) {
   core::ThreadPool one(1);
   core::ThreadPool all(n_threads, core::ThreadPool::Sharing::Always);
-  const std::array pages{Pages(false), Pages(true)};
+  const std::array pages{filled_memory(false), filled_memory(true)};
   fmt::print("Read bandwidth in GB/s over {} MiB, best of three passes\n\n{:44}{:>12}{:>14}{:>14}{:>14}\n",
              kBytes >> 20U, "", "small pages", fmt::format("{} threads", all.size()), "large pages",
              fmt::format("{} threads", all.size()));
   const auto row = [&](const std::string& name, const Pattern& pattern) {
     fmt::print("{:44}", name);
-    for (const Pages& p : pages) {
+    for (const infer::HugePages& p : pages) {
       for (core::ThreadPool* pool : {&one, &all}) {
         fmt::print("{:>{}.1f}", speed(p, *pool, pattern) / 1e9, &p == &pages[0] && pool == &one ? 12 : 14);
       }

@@ -103,7 +103,8 @@ void obey(infer::Conversation& conversation, const std::string& line) {
   }
 }
 
-// Reads the next line of stdin, at most 1 MiB, into `line`. Returns false at the end of the input.
+// Reads the next line of stdin, at most 1 MiB, into `line`, without "\n" or "\r\n". Returns false at the end of the
+// input.
 bool next_line(std::string& line) {
   constexpr size_t kMost = size_t{1} << 20U;
   line.clear();
@@ -113,11 +114,10 @@ bool next_line(std::string& line) {
     core::require(line.size() <= kMost, "stdin: a line has more than {} bytes; split it", kMost);
   }
   core::require(std::ferror(stdin) == 0, "cannot read stdin: {}", std::strerror(errno));
-  return c != EOF || !line.empty();
+  const bool more = c != EOF || !line.empty();
+  if (line.ends_with('\r')) line.pop_back();
+  return more;
 }
-
-// Returns true after SIGTERM or SIGHUP, which end the program; SIGINT only stops an answer.
-bool terminated() { return apps::interrupted() && apps::interrupted_code() != 128 + SIGINT; }
 
 // Runs one turn per line of stdin. On a terminal, prints errors and continues; otherwise, an error is thrown.
 int converse(infer::Conversation& conversation, const Options& o) {
@@ -125,6 +125,8 @@ int converse(infer::Conversation& conversation, const Options& o) {
   if (person) core::print_stderr("{}", kHelp);
   for (std::string line;;) {
     apps::end_on_signals();
+    // SIGINT stops only an answer. Other signals during an answer end the program.
+    if (apps::interrupted_code() != 128 + SIGINT) return apps::interrupted_code();
     if (person) core::print_stderr("> ");
     if (!next_line(line)) break;
     if (line.empty()) continue;
@@ -133,7 +135,6 @@ int converse(infer::Conversation& conversation, const Options& o) {
         obey(conversation, line);
       } else {
         take_turn(conversation, o, line);
-        if (terminated()) return apps::interrupted_code();
       }
     } catch (const core::Error& error) {
       if (!person) throw;

@@ -44,17 +44,16 @@ void add_flags(apps::Flags& app, Options& o) {
   app.group("Experiments");
   app.add_option("--ablate PLACE", o.experiment.ablate,
                  "replace an activation by zero: L (layer), L.H (head), L.heads, L.attention, L.ffn or L.residual "
-                 "(repeatable)")
-      ->one_value();
+                 "(repeatable)");
   app.add_option("--mean PLACE", o.experiment.mean,
-                 "replace an activation by its mean over the positions of a text (repeatable)")
-      ->one_value();
+                 "replace an activation by its mean over the positions of a text (repeatable)");
   app.add_option("--mean-over TEXT", o.mean_over, "text of --mean (default: the prompt)")->needs("--mean");
-  app.add_option("--patch PLACE[@TO:FROM]", o.experiment.patch,
-                 "replace an activation by that of the prompt --from, aligned at the last token, or only at position "
-                 "TO by that at position FROM (repeatable)")
-      ->one_value();
+  apps::Flag* patch = app.add_option(
+      "--patch PLACE[@TO:FROM]", o.experiment.patch,
+      "replace an activation by that of the prompt --from, aligned at the last token, or only at position "
+      "TO by that at position FROM (repeatable)");
   app.add_option("--from TEXT", o.from, "prompt that --patch reads activations from")->needs("--patch");
+  patch->needs("--from");
 }
 
 // Returns the ID of the single token that spells `text`. Throws core::UsageError if `text` has several tokens.
@@ -81,7 +80,6 @@ int run(const apps::Flags& app, Options& o) {
   }
   infer::LoadedModel model = apps::open_model(o.model);
   const data::Tokenizer& tokenizer = model.tokenizer();
-  if (!o.experiment.patch.empty() && o.from.empty()) throw core::UsageError("--patch requires --from");
   if (!o.mean_over.empty()) o.experiment.mean_over = tokenizer.encode_prompt(o.mean_over);
   if (!o.from.empty()) o.experiment.from = tokenizer.encode_prompt(o.from);
   explain::Options options{.experiment = o.experiment,

@@ -157,7 +157,7 @@ void export_gguf(const ExportSource& source, const Options& o) {
   core::GgufMetadata metadata = core::generation_to_gguf(model.generation);
   for (auto& entry : tokenizer_metadata(model, o)) metadata.push_back(std::move(entry));
   core::write_gguf_model(o.out, model.config, typed(source, o.type), name_of(model), metadata,
-                         mixture == nullptr ? std::nullopt : std::optional(mixture->file_type));
+                         mixture == nullptr ? std::nullopt : std::optional(core::info(mixture->type).file_type));
 }
 
 // Returns the EOS token and the source model's other end tokens.
@@ -239,12 +239,11 @@ core::ModelConfig base_of(const core::AdapterInfo& adapter, const Options& o) {
 }
 
 int export_adapter(const Options& o) {
-  core::AdapterInfo adapter = core::read_adapter_info(o.model);
+  const core::AdapterInfo adapter = core::read_adapter_info(o.model);
   const core::ModelConfig config = base_of(adapter, o);
   const core::DType type = type_named(o.type).value_or(core::DType::F32);
   const std::string name = core::without_links(o.model).filename().string();
   const core::Adapter parts = core::read_peft_adapter(o.model, config);
-  adapter.targets = core::roles_of(parts);
   core::write_gguf_adapter(o.out, config, parts, adapter, type, name);
   if (!is_file_or_folder(o.out)) return 0;
   const core::Adapter written = core::read_gguf_adapter(o.out, config);
@@ -252,8 +251,6 @@ int export_adapter(const Options& o) {
              core::info(type).name);
   return 0;
 }
-
-std::string type_of_bits(int bits) { return bits == 16 ? "f16" : bits == 8 ? "q8_0" : "q4_0"; }
 
 void check(const apps::Flags& app, const Options& o) {
   const bool adapter = o.format == "gguf-lora";
@@ -273,7 +270,7 @@ void check(const apps::Flags& app, const Options& o) {
   }
   if (o.mtp && o.format != "gguf") throw core::UsageError("--mtp requires --format gguf");
   if (o.format == "hf" && o.type.starts_with("q")) {
-    throw core::UsageError("--type " + o.type + " requires --format gguf or llama2c");
+    throw core::UsageError("--type " + o.type + " requires --format gguf" + (o.type == "q8_0" ? " or llama2c" : ""));
   }
   if (llama2c && o.type == "q8_0" && o.version != 2 && app.count("--version") > 0) {
     throw core::UsageError("--type q8_0 requires --version 2");
@@ -284,7 +281,7 @@ void check(const apps::Flags& app, const Options& o) {
 int run(const apps::Flags& app, Options& o) {
   if (o.bits != 0) {
     if (!o.type.empty()) throw core::UsageError("--bits and --type both select the type; give one of them");
-    o.type = type_of_bits(o.bits);
+    o.type = o.bits == 16 ? "f16" : o.bits == 8 ? "q8_0" : "q4_0";
   }
   check(app, o);
   if (o.format == "gguf-lora") return export_adapter(o);

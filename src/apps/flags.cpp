@@ -12,7 +12,6 @@
 #include <ranges>
 #include <set>
 
-#include "apps/help.h"
 #include "core/error.h"
 #include "core/file_status.h"
 #include "core/version.h"
@@ -27,6 +26,87 @@ constexpr double kUnlimited = 1e6;  // --help omits upper limits from this value
 std::string note_of_range(double low, double high) {
   if (high < kUnlimited) return fmt::format("{:.10g} to {:.10g}", low, high);
   return low > 0.0 ? fmt::format("at least {:.10g}", low) : "";
+}
+
+constexpr size_t kColumns = 100;  // width of --help
+constexpr size_t kDescriptionColumn = 28;
+
+struct HelpLine {
+  std::string flag;  ///< flag with its value, such as "--min-p P"
+  std::string description;
+};
+
+struct HelpGroup {
+  std::string title;
+  std::vector<HelpLine> lines;
+};
+
+// Returns the position of a trailing "; VALUE: meaning", where VALUE is one or more numbers, or npos if there is none.
+size_t special_value_at(std::string_view text) {
+  const size_t at = text.rfind("; ");
+  if (at == std::string_view::npos) return at;
+  const std::string_view special = text.substr(at + 2);
+  const size_t colon = special.find(": ");
+  if (colon == std::string_view::npos) return colon;
+  return special.substr(0, colon).find_first_not_of("-.0123456789 or") == std::string_view::npos
+             ? at
+             : std::string_view::npos;
+}
+
+// Returns a description with line breaks. Notes in parentheses at the end stay on one line if they fit.
+std::string wrapped_description(std::string text) {
+  constexpr char kUnbroken = '\x1f';
+  const size_t notes = text.ends_with(')') ? text.rfind(" (") : std::string::npos;
+  if (notes != std::string::npos && text.size() - notes <= kColumns - kDescriptionColumn) {
+    std::replace(text.begin() + static_cast<ptrdiff_t>(notes) + 1, text.end(), ' ', kUnbroken);
+  }
+  text = wrapped(text, kDescriptionColumn);
+  std::ranges::replace(text, kUnbroken, ' ');
+  return text;
+}
+
+// Returns the group's title and lines. If a flag doesn't fit into its column, the description begins on the next line.
+std::string help_of(const HelpGroup& group) {
+  std::string text = group.title + ":\n";
+  for (const HelpLine& line : group.lines) {
+    std::string left = "  " + line.flag;
+    if (left.size() + 2 > kDescriptionColumn) {
+      text += left + "\n";
+      left.clear();
+    }
+    text += fmt::format("{:{}}{}\n", left, kDescriptionColumn, wrapped_description(line.description));
+  }
+  return text;
+}
+
+// Returns the description with all notes in one pair of parentheses: `before`, the default, the notes that the
+// description ends with, and `after`. A special value, "; VALUE: meaning" at the end, is a note too: "minimum
+// probability; 0: off" with {"0 to 1"} and the default "0" becomes "minimum probability (0 to 1; default: 0, off)".
+std::string with_notes(std::string description, const std::vector<std::string>& before,
+                       const std::string& default_value, const std::vector<std::string>& after) {
+  std::vector<std::string> notes = before;
+  std::string own;
+  if (const size_t open = description.rfind(" ("); description.ends_with(')') && open != std::string::npos) {
+    own = description.substr(open + 2, description.size() - open - 3);
+    description.erase(open);
+  }
+  std::string special;
+  if (const size_t at = special_value_at(description); at != std::string::npos) {
+    special = description.substr(at + 2);
+    description.erase(at);
+  }
+  if (!default_value.empty()) {
+    std::string note = "default: " + default_value;
+    if (special.starts_with(default_value + ": ")) {
+      note += ", " + special.substr(default_value.size() + 2);
+      special.clear();
+    }
+    notes.push_back(note);
+  }
+  if (!own.empty()) notes.push_back(own);
+  if (!special.empty()) notes.push_back(special);
+  notes.insert(notes.end(), after.begin(), after.end());
+  return notes.empty() ? description : fmt::format("{} ({})", description, fmt::join(notes, "; "));
 }
 
 // Rejects empty values, which usually come from an unset shell variable. Only the flags in kTexts may be empty.
@@ -105,6 +185,26 @@ void add_check(CLI::Option& option, const Check& check) {
 
 }  // namespace
 
+std::string wrapped(std::string_view text, size_t indent) {
+  std::string lines;
+  size_t column = indent;
+  for (size_t begin = text.find_first_not_of(' '); begin < text.size();) {
+    const size_t end = std::min(text.find(' ', begin), text.size());
+    const bool first = lines.empty();
+    if (!first && column + 1 + (end - begin) > kColumns) {
+      lines += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (!first) {
+      lines += " ";
+      ++column;
+    }
+    lines += text.substr(begin, end - begin);
+    column += end - begin;
+    begin = text.find_first_not_of(' ', end);
+  }
+  return lines;
+}
+
 Flag* Flag::in_range(double low, double high) {
   const auto check = [=](const std::string& text) -> std::string {
     char* end = nullptr;
@@ -166,11 +266,6 @@ Flag* Flag::delimiter(char c) {
   return this;
 }
 
-Flag* Flag::one_value() {
-  option_->allow_extra_args(false);
-  return this;
-}
-
 Flags::Flags(const std::string& description, const std::string& name)
     : owned_(std::make_unique<CLI::App>(description, name)), app_(owned_.get()), full_name_(name) {
   app_->set_help_flag("-h,--help", "print this help and exit");
@@ -182,6 +277,7 @@ Flags::~Flags() = default;
 
 Flag* Flags::added(CLI::Option* option, const std::string& names) {
   if (const size_t space = names.find(' '); space != std::string::npos) option->type_name(names.substr(space + 1));
+  if (!option->get_positional()) option->allow_extra_args(false);  // "--list A B": B is a positional argument
   return &all_.emplace_back(option);
 }
 
@@ -216,8 +312,7 @@ Flag* Flags::add_option_function(const std::string& names, std::function<void(co
 
 Flag* Flags::add_list_function(const std::string& names, std::function<void(const std::vector<std::string>&)> take,
                                const std::string& help) {
-  return added(app_->add_option_function<std::vector<std::string>>(without_value(names), take, help), names)
-      ->one_value();
+  return added(app_->add_option_function<std::vector<std::string>>(without_value(names), take, help), names);
 }
 
 Flag* Flags::add_flag(const std::string& names, bool& value, const std::string& help) {
@@ -303,6 +398,8 @@ bool Flags::parse(int argc, char** argv) {
     fmt::print("{}", help());
   } catch (const CLI::CallForVersion& version) {
     fmt::print("{}\n", version.what());
+  } catch (const Done&) {
+    return false;
   } catch (const CLI::ParseError& error) {
     throw wrong(error.what());
   } catch (const core::UsageError& error) {  // thrown by the function that parses a value

@@ -45,13 +45,16 @@ class Flag {
   Flag* needs(const std::string& name);
   Flag* excludes(const std::string& name);
   Flag* delimiter(char c);
-  Flag* one_value();  ///< makes a repeatable flag accept one value per occurrence
 
  private:
   friend class Flags;
   CLI::Option* option_;
   std::string note_;  ///< the range for --help, such as "0 to 1"
 };
+
+/// Returns `text` with line breaks between words, so that no line exceeds 100 columns. The first line begins in column
+/// `indent`; later lines are indented by as much.
+[[nodiscard]] std::string wrapped(std::string_view text, size_t indent = 0);
 
 class Flags {
  public:
@@ -63,7 +66,8 @@ class Flags {
   // `names` lists the names of a flag, then optionally a placeholder for its value, for --help: "-o,--out FILE".
 
   /// Adds an option that parse() stores in `value`, which must outlive parse(). --help shows the current `value` as the
-  /// default. For an enum, by_name() and default_str() must also be called.
+  /// default. An option of a vector may be repeated, with one value each; a positional argument has several values. For
+  /// an enum, by_name() and default_str() must also be called.
   template <class T>
   Flag* add_option(const std::string& names, T& value, const std::string& help) {
     if constexpr (std::is_enum_v<T>) {
@@ -75,8 +79,7 @@ class Flags {
   }
   Flag* add_option_function(const std::string& names, std::function<void(const std::string&)> take,
                             const std::string& help);
-  /// Adds an option that may be repeated, with one value each. If it was given, parse() calls `take` once, with all
-  /// values.
+  /// Adds an option that may be repeated. If it was given, parse() calls `take` once, with all values.
   Flag* add_list_function(const std::string& names, std::function<void(const std::vector<std::string>&)> take,
                           const std::string& help);
   Flag* add_flag(const std::string& names, bool& value, const std::string& help);
@@ -94,7 +97,10 @@ class Flags {
   /// Sets the group in which --help lists flags added later.
   void group(const std::string& name);
 
-  /// Parses the arguments. Returns false if it printed --help or --version. Throws core::UsageError if they are wrong.
+  /// Thrown by a function that parses a value, if this value requests only the output that the function has printed.
+  struct Done {};
+  /// Parses the arguments. Returns false if it printed what they request, such as --help or --version. Throws
+  /// core::UsageError if they are wrong.
   [[nodiscard]] bool parse(int argc, char** argv);
   /// Returns the number of times that a flag was given.
   [[nodiscard]] size_t count(const std::string& name) const;

@@ -4,12 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "apps/ranks.h"
 #include "apps/text_program.h"
 #include "core/error.h"
-#include "core/file_io.h"
 #include "core/print_stderr.h"
 
 namespace {
@@ -32,25 +30,22 @@ void add_beam_flags(apps::Flags& app, infer::GenerateOptions& o, std::string& ea
   app.group("Beam search");
   app.add_option("--beams W", o.beams.width, "beam search with W beams instead of sampling (default: off)")
       ->in_range(1, infer::kMostBeams);
-  app.add_option("--beams-out", o.n, "number of best beams to print")->in_range(1, infer::kMostBeams);
+  app.add_option("--beams-out", o.n, "number of best beams to print")->in_range(1, infer::kMostBeams)->needs("--beams");
   app.add_option("--length-penalty", o.beams.length_penalty,
                  "exponent of the length that divides a beam's log-probability; higher values favor longer outputs")
-      ->in_range(-infer::kMostLengthPenalty, infer::kMostLengthPenalty);
+      ->in_range(-infer::kMostLengthPenalty, infer::kMostLengthPenalty)
+      ->needs("--beams");
   app.add_flag("--early-stopping [=true|false|never]", early_stopping,
                "stop when W beams have finished; never: when no beam can improve; false: by a heuristic "
                "(default: false; true without a value)")
-      ->one_of({"true", "false", "never"});
+      ->one_of({"true", "false", "never"})
+      ->needs("--beams");
 }
 
-// Reads the flags of a beam search. Throws core::UsageError if they are given without --beams, or with a sampler flag.
+// Checks and completes the flags of a beam search. Throws core::UsageError for flags that --beams does not support.
 void take_beam_flags(const apps::Flags& app, Options& o) {
   infer::GenerateOptions& g = o.generate;
-  if (app.count("--beams") == 0) {
-    for (const char* flag : {"--beams-out", "--length-penalty", "--early-stopping"}) {
-      if (app.count(flag) > 0) throw core::UsageError(fmt::format("{} requires --beams", flag));
-    }
-    return;
-  }
+  if (app.count("--beams") == 0) return;
   const auto refuse = [](std::string_view flag) {
     throw core::UsageError(fmt::format("{} has no effect with --beams, which does not sample; leave one out", flag));
   };
@@ -148,29 +143,17 @@ void print_summary(const Options& o, const std::vector<infer::GenerateResult>& r
                      infer::finish_reason_name(results[0].finish_reason), how);
 }
 
-struct PromptLine {
-  std::string text;   ///< the prompt; if empty, a default prompt is used
-  std::string where;  ///< prefix of errors: "FILE:LINE: ", or empty
-};
-
-std::vector<PromptLine> prompts_of(const apps::Flags& app, const Options& o) {
+// Returns the prompts of --prompts, or that of --prompt: "" for the default prompt.
+std::vector<apps::FileLine> prompts_of(const apps::Flags& app, const Options& o) {
   if (app.count("--prompt") > 0 && o.prompt.empty()) {
     throw core::UsageError("the prompt is empty; leave it out to start from a newline");
   }
   if (o.prompts_file.empty()) return {{.text = o.prompt, .where = ""}};
-  std::vector<PromptLine> prompts;
-  std::istringstream lines(core::read_text_file(o.prompts_file, size_t{64} << 20U));
-  size_t number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    if (!line.empty()) prompts.push_back({.text = line, .where = fmt::format("{}:{}: ", o.prompts_file, number)});
-  }
-  core::require(!prompts.empty(), "{}: no prompts found; write one per line", o.prompts_file);
-  return prompts;
+  return apps::lines_of(o.prompts_file, "prompts");
 }
 
 int run(const apps::Flags& app, Options& o) {
-  const std::vector<PromptLine> prompts = prompts_of(app, o);
+  const std::vector<apps::FileLine> prompts = prompts_of(app, o);
   apps::complete_generation_options(app, o.generate);
   take_beam_flags(app, o);
   o.model.load.context = o.generate.context;
@@ -186,7 +169,7 @@ int run(const apps::Flags& app, Options& o) {
   if (o.generate.beams.width == 0) apps::take_sampler_defaults(app, model, o.generate.sampler);
   o.generate.form = apps::form_of(app, o.form, tokenizer);
   std::vector<std::vector<int32_t>> tokens;
-  for (const PromptLine& prompt : prompts) {
+  for (const apps::FileLine& prompt : prompts) {
     try {
       tokens.push_back(prompt.text.empty() ? tokenizer.default_prompt()
                                            : tokenizer.encode_prompt(prompt.text, {.parse_special = o.parse_special}));

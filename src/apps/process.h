@@ -20,7 +20,7 @@ void end_on_signals();
 /// Returns true if a watched signal was received since watch_signals().
 [[nodiscard]] bool interrupted();
 
-/// Returns the exit code for the last signal: 128 + signal, such as 130 for Ctrl-C.
+/// Returns the exit code for the last watched signal: 128 + signal, such as 130 for Ctrl-C; 130 if there was none.
 [[nodiscard]] int interrupted_code();
 
 /// Flushes stdout. Throws core::Error if not all output could be written.

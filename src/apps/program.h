@@ -1,21 +1,32 @@
-// Functions of all programs: argument parsing, one-line errors, exit codes, and the flags that select a model. Exit
-// codes: 0: success; 1: failure; 2: wrong usage; 128 + signal: ended by Ctrl-C (130), SIGTERM (143) or SIGHUP (129).
+// Functions of all programs: argument parsing, one-line errors, exit codes, and the flags that select a model and the
+// hardware that runs it. Exit codes: 0: success; 1: failure; 2: wrong usage; 128 + signal: ended by Ctrl-C (130),
+// SIGTERM (143) or SIGHUP (129).
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "apps/flags.h"
-#include "apps/machines.h"
 #include "apps/process.h"
 #include "infer/engine/loaded_model.h"
+#include "infer/machines/machines.h"
 
 namespace folio::apps {
 
 /// Prepares the process, parses the arguments, runs `body`, flushes stdout and returns the exit code. An exception
 /// becomes one line on stderr: "NAME: message".
 int run_program(Flags& app, int argc, char** argv, const std::function<int()>& body);
+
+/// Adds --threads, --shards, --device, --gpu-layers, --cache-memory and --fast. Parsing throws core::UsageError if a
+/// flag that needs a GPU is given without --device cuda. `--device list` prints the GPUs, or throws core::Error if
+/// there is none.
+void add_machine_flags(Flags& app, infer::MachineOptions& flags);
+
+/// Parses a size such as 512M or 2GiB, with units that are powers of 1024, and returns the number of bytes, at least 1.
+/// If `text` is not such a size, throws core::UsageError that names `flag`.
+[[nodiscard]] uint64_t bytes_of(const char* flag, const std::string& text);
 
 /// The values of --model, --cache-type and the flags of add_machine_flags().
 struct ModelFlags {

@@ -5,7 +5,6 @@
 #include <csignal>
 #include <utility>
 
-#include "apps/help.h"
 #include "core/error.h"
 #include "core/manifest.h"
 #include "infer/machines/machines.h"

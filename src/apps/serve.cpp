@@ -102,11 +102,9 @@ void add_flags(apps::Flags& app, Options& o) {
   app.add_option("--api-key KEY", o.service.api_key,
                  "API key that clients must send, except for /health and the page (default: none)");
   app.add_option("--allowed-host NAME", o.service.allowed_hosts,
-                 "additional host name that requests may address (repeatable)")
-      ->one_value();
+                 "additional host name that requests may address (repeatable)");
   app.add_option("--allowed-origin ORIGIN", o.service.allowed_origins,
-                 "web origin allowed by CORS, such as https://example.org (repeatable)")
-      ->one_value();
+                 "web origin allowed by CORS, such as https://example.org (repeatable)");
   app.group("Scheduling");
   app.add_option("--max-sequences", o.model.load.limits.max_sequences, "maximum number of running sequences")
       ->in_range(1, 4096);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <random>
+#include <sstream>
 
 #include "core/error.h"
 #include "core/file_io.h"
@@ -78,6 +79,19 @@ void take_sampler_defaults(const Flags& app, const infer::LoadedModel& model, in
   print_sampler_defaults(model);
 }
 
+std::vector<FileLine> lines_of(const std::string& file, const char* what) {
+  std::vector<FileLine> lines;
+  std::istringstream text(core::read_text_file(file, size_t{64} << 20U));
+  size_t number = 0;
+  for (std::string line; std::getline(text, line);) {
+    ++number;
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) lines.push_back({.text = line, .where = fmt::format("{}:{}: ", file, number)});
+  }
+  core::require(!lines.empty(), "{}: no {} found; write one per line", file, what);
+  return lines;
+}
+
 void add_form_flags(Flags& app, FormFlags& flags) {
   app.add_option("--json-schema FILE", flags.json_schema, "JSON schema file that the output must match");
   app.add_option("--regex PATTERN", flags.regex, "regular expression (RE2 syntax) that the whole output must match")
@@ -86,7 +100,6 @@ void add_form_flags(Flags& app, FormFlags& flags) {
       ->excludes("--json-schema")
       ->excludes("--regex");
   app.add_option("--choice", flags.choices, "allowed output (repeatable)")
-      ->one_value()
       ->excludes("--json-schema")
       ->excludes("--regex")
       ->excludes("--grammar");

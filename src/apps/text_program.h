@@ -25,6 +25,15 @@ void complete_generation_options(const Flags& app, infer::GenerateOptions& optio
 /// Applies the model's sampling defaults to options whose flag was not given, and prints these defaults on stderr.
 void take_sampler_defaults(const Flags& app, const infer::LoadedModel& model, infer::SamplerOptions& options);
 
+/// A line of a text file, without its line break.
+struct FileLine {
+  std::string text;
+  std::string where;  ///< prefix of errors, "FILE:LINE: "
+};
+/// Reads a file of at most 64 MiB, such as one with a prompt per line, and returns its lines that are not empty. Throws
+/// core::Error that contains `what`, such as "prompts", if there are none.
+[[nodiscard]] std::vector<FileLine> lines_of(const std::string& file, const char* what);
+
 /// Values of the flags for structured output. At most one is given.
 struct FormFlags {
   std::string json_schema;  ///< path of a file with the schema

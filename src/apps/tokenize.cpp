@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -80,25 +81,28 @@ data::WordCounts count_words(const Options& o, core::ThreadPool& pool) {
   return counts;
 }
 
-fs::path config_beside(const fs::path& out) { return out.parent_path() / "tokenizer_config.json"; }
+fs::path config_path(const fs::path& out) { return out.parent_path() / "tokenizer_config.json"; }
 
+// Throws if the output cannot be written, before the tokenizer is trained. Creates its folder.
 void check_out(const Options& o) {
-  if (config_beside(o.out) == fs::path(o.out)) {
+  if (config_path(o.out) == fs::path(o.out)) {
     throw core::UsageError(
         fmt::format("--out {}: tokenize writes another file of this name next to it; choose another name", o.out));
   }
-  for (const fs::path& path : {fs::path(o.out), config_beside(o.out)}) {
+  for (const fs::path& path : {fs::path(o.out), config_path(o.out)}) {
     if (!core::path_exists(path)) continue;
     core::require(core::is_plain_file(path), "--out {}: {} is not a regular file; choose another name", o.out,
                   path.string());
     core::require(o.force, "{} exists; add --force to replace it", path.string());
   }
+  const fs::path folder = core::absolute_path(o.out).parent_path();
+  core::make_folders(folder);
+  if (::access(folder.c_str(), W_OK) != 0) core::fail("cannot write {}: {}", o.out, core::reason_of(errno));
 }
 
 void write(const data::Tokenizer& tokenizer, const fs::path& out) {
-  if (out.has_parent_path()) core::make_folders(out.parent_path());
   const data::HfFiles files = tokenizer.to_hf();
-  core::write_file_atomically(config_beside(out), files.config);
+  core::write_file_atomically(config_path(out), files.config);
   core::write_file_atomically(out, files.tokenizer);
 }
 
@@ -212,7 +216,8 @@ int main(int argc, char** argv) {
   train_command->add_option("-o,--out FILE", o.out, "output file; tokenizer_config.json is written next to it");
   train_command->add_option("--pre-tokenizer NAME", o.pre_tokenizer,
                             "rule that splits texts into words: gpt-2, smollm, llama-bpe, qwen2");
-  train_command->add_option("--special TOKEN", o.bpe.special_tokens, "special tokens; the first one ends a document");
+  train_command->add_option("--special TOKEN", o.bpe.special_tokens,
+                            "special token; the first one ends a document (repeatable)");
   train_command->add_option("--threads", o.threads, "CPU threads (default: all cores)")->in_range(1, 1024);
   train_command->add_flag("--force", o.force, "replace existing files");
   apps::Flags* encode_command = app.add_subcommand("encode", "print the token ids of a text");

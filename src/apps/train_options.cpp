@@ -254,7 +254,7 @@ void find_ranks(TrainOptions& o, const train::MeshFlags& mesh) {
 // Returns true if torchrun --max-restarts has restarted the ranks and the run has a checkpoint to continue from.
 bool resumes_automatically(const TrainOptions& first, train::parallel::RankSession& session,
                            const std::string& dataset) {
-  if (session.launch().attempt == 0 || session.is_alone() || first.resume) return false;
+  if (session.launch().attempt == 0 || first.resume) return false;
   return session.from_first("continues", [&]() -> std::string {
     const std::filesystem::path run = train::run_path(dataset, first.out, false);
     return core::path_exists(run / "checkpoints" / "last") ? "yes" : "no";

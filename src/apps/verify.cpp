@@ -162,14 +162,14 @@ int run(const Options& o) {
       core::describe_difference(is_gguf ? core::as_in_gguf(trained.config) : trained.config, file.config);
   core::require(difference.empty(), "{} and {} are different models: {}", o.checkpoint, o.model, difference);
 
-  core::Weights weights = core::to_weights(trained);
-  weights.config = file.config;
-  bool same = compare_weights(weights, file);
+  trained.config = file.config;
+  bool same = compare_weights(core::to_weights(trained), file);
   // If the file's weights are rounded, LibTorch uses the rounded ones too, so only the arithmetic is compared.
-  const bool rounded = file.tensors[0].type != core::DType::F32 || file.format == core::ModelFormat::Llama2cV2;
+  const bool rounded = file.format == core::ModelFormat::Llama2cV2 ||
+                       std::ranges::any_of(file.tensors, [](const auto& t) { return t.type != core::DType::F32; });
   if (rounded) fmt::print("the file's weights are rounded; LibTorch uses the rounded weights too\n");
   nn::Llama reference = nn::family_llama(file.config);
-  train::load_weights(rounded ? core::to_weights(file) : weights, reference);
+  train::load_weights(rounded ? file : trained, reference);
   reference->eval();
 
   // The file's context may be shorter than the checkpoint's: a GGUF limits it to the sliding window.

@@ -37,7 +37,7 @@ struct AdapterInfo {
   int64_t rank = 0;
   double alpha = 0;
   double dropout = 0;         ///< probability of dropping an adapter input during training
-  std::vector<Role> targets;  ///< roles of the adapted matrices, in manifest order
+  std::vector<Role> targets;  ///< roles of the adapted matrices, in manifest order; empty if unknown
   std::string base;           ///< name or directory of the base model; empty if unknown
   bool by_root = false;       ///< rank-stabilized scale (Kalajdzievski 2023), peft's use_rslora
 
@@ -62,7 +62,7 @@ struct AdapterPath {
 /// Returns the roles of the adapted matrices, in manifest order, as in AdapterInfo::targets.
 [[nodiscard]] std::vector<Role> roles_of(const Adapter& adapter);
 
-/// Throws Error that begins with `where` unless all parts have the rank, scale and targets of `info`.
+/// Throws Error that begins with `where` unless all parts have the rank and scale of `info`.
 void require_parts_of(const Adapter& adapter, const AdapterInfo& info, const std::string& where);
 
 /// Returns the sum of one or more adapters of the same model. If several adapt a matrix, concatenates their A and their

@@ -13,6 +13,7 @@
 
 #include "core/error.h"
 #include "core/file_status.h"
+#include "core/random.h"
 #include "core/temporary_path.h"
 
 namespace folio::core {
@@ -21,13 +22,15 @@ namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 16U;
 
-// Returns ".NAME.tmp-", to which callers append the process ID. Truncates NAME, since file names have a maximum length.
+// Returns ".NAME.tmp-", to which callers append a number. Truncates NAME, since file names have a maximum length.
 std::string temporary_prefix(const fs::path& path) {
   return fmt::format(".{}.tmp-", path.filename().string().substr(0, 200));
 }
 
+// Returns a new name in the directory of `path`. Unlike a process ID, its random number is also unique among threads,
+// and among containers and hosts that share the directory.
 fs::path temporary_beside(const fs::path& path) {
-  return path.parent_path() / (temporary_prefix(path) + std::to_string(::getpid()));
+  return path.parent_path() / (temporary_prefix(path) + std::to_string(system_random()));
 }
 
 [[noreturn]] void fail_to_write(const fs::path& path, int error) {
@@ -75,15 +78,6 @@ int open_device(const fs::path& path, mode_t mode) {
     fail("cannot write {}: it is a pipe that no process reads; start the reader first", path.string());
   }
   return fd;
-}
-
-// Opens a new file with no more permissions than the file it will replace.
-int open_temporary(const fs::path& path, mode_t mode) {
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
-  const int fd = ::open(path.c_str(), kFlags, mode);
-  if (fd >= 0 || errno != EEXIST) return fd;
-  ::unlink(path.c_str());  // left by a killed process that had the same process ID
-  return ::open(path.c_str(), kFlags, mode);
 }
 
 constexpr mode_t kPermissions = 0777;
@@ -227,7 +221,8 @@ void write_file_atomically(const fs::path& path, const std::function<void(Output
     return write_to(open_without_waiting(path, O_TRUNC));
   }
   TemporaryPath temporary(temporary_beside(target));
-  const int fd = open_temporary(temporary.path(), old ? old->st_mode & kPermissions : 0644);
+  const mode_t mode = old ? old->st_mode & kPermissions : 0644;
+  const int fd = ::open(temporary.path().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (old && fd >= 0) keep_mode_and_owner(temporary.path(), *old);
   write_to(fd);
   rename_to(temporary.path(), target, path);
@@ -247,7 +242,6 @@ void write_folder_atomically(const fs::path& path, const std::function<void(cons
   const fs::path target = followed(path);
   if (target.has_parent_path()) make_folders(target.parent_path());
   TemporaryPath temporary(temporary_beside(target));
-  fs::remove_all(temporary.path(), error);
   if (::mkdir(temporary.path().c_str(), 0777) != 0) fail_to_write(path, errno);
   if (old) keep_mode_and_owner(temporary.path(), *old);
   write(temporary.path());

@@ -61,8 +61,9 @@ void sync_directory(const std::filesystem::path& path);
 
 /// Calls `write` with a temporary file in the directory of `path`, syncs it and renames it to `path`. Follows symbolic
 /// links, and keeps the mode and, where permitted, the owner of a replaced file. Writes a device or a pipe directly.
-/// Throws Error for a directory, a socket, a block device, or a pipe without a reader. Removes the temporary file on an
-/// error; a killed process may leave it.
+/// Throws Error for a directory, a socket, a block device, or a pipe without a reader. Several writers of one `path`
+/// are independent; the last one to finish replaces it. Removes the temporary file on an error; a killed process may
+/// leave it.
 void write_file_atomically(const std::filesystem::path& path, const std::function<void(OutputFile&)>& write);
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 

@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <utility>
 
 #include "core/error.h"
 #include "core/file_status.h"
@@ -81,7 +80,6 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
 }
 
 MappedFile::~MappedFile() {
-  if (bytes_.empty()) return;
   forget_mapping(bytes_.data());
   ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
@@ -98,15 +96,6 @@ void MappedFile::release(std::span<const std::byte> part) const {
   const uintptr_t end =
       std::min(address(part.data()) + part.size(), address(bytes_.data()) + bytes_.size()) / page * page;
   if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(bytes_, other.bytes_);
-  return *this;
 }
 
 }  // namespace folio::core

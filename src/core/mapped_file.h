@@ -12,8 +12,6 @@ class MappedFile {
   /// Maps the file. Throws Error if it is missing, unreadable, empty or not a regular file.
   explicit MappedFile(const std::filesystem::path& path);
   ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 

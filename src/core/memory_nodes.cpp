@@ -6,37 +6,22 @@
 #include <unistd.h>
 
 #include <array>
-#include <charconv>
 #include <fstream>
 #include <string>
 
 namespace folio::core {
 namespace {
 
-// Parses a list of numbers and ranges in Linux's format: "0-3,8,10-11".
-std::vector<int> numbers_of(const std::string& list) {
+// Reads a list of numbers and ranges in Linux's format: "0-3,8,10-11". A missing file is an empty list.
+std::vector<int> numbers_in(const std::filesystem::path& path) {
   std::vector<int> numbers;
-  const char* at = list.data();
-  const char* end = at + list.size();
-  while (at < end) {
-    int first = 0;
-    const auto [after, error] = std::from_chars(at, end, first);
-    if (error != std::errc()) break;
+  std::ifstream file(path);
+  for (int first = 0; file >> first; file.ignore()) {  // ignores the comma
     int last = first;
-    at = after;
-    if (at < end && *at == '-') at = std::from_chars(at + 1, end, last).ptr;
+    if (file.peek() == '-') file.ignore() >> last;
     for (int n = first; n <= last && n < CPU_SETSIZE; ++n) numbers.push_back(n);
-    if (at == end || *at != ',') break;
-    ++at;
   }
   return numbers;
-}
-
-std::string line_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
 }
 
 }  // namespace
@@ -50,9 +35,9 @@ std::vector<MemoryNode> memory_nodes(const std::filesystem::path& folder) {
   CPU_ZERO(&allowed);
   const bool known = ::sched_getaffinity(0, sizeof allowed, &allowed) == 0;
   std::vector<MemoryNode> nodes;
-  for (const int number : numbers_of(line_of(folder / "online"))) {
+  for (const int number : numbers_in(folder / "online")) {
     MemoryNode node{.number = number};
-    node.cpus = numbers_of(line_of(folder / ("node" + std::to_string(number)) / "cpulist"));
+    node.cpus = numbers_in(folder / ("node" + std::to_string(number)) / "cpulist");
     std::erase_if(node.cpus, [&](int cpu) { return known && !CPU_ISSET(static_cast<size_t>(cpu), &allowed); });
     if (!node.cpus.empty()) nodes.push_back(std::move(node));
   }

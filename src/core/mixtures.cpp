@@ -10,9 +10,9 @@ namespace folio::core {
 namespace {
 
 constexpr std::array kMixtures{
-    Mixture{.name = "q4_k_m", .type = DType::Q4_K, .more_bits = true, .file_type = 15},
-    Mixture{.name = "q5_k_m", .type = DType::Q5_K, .more_bits = true, .file_type = 17},
-    Mixture{.name = "q6_k", .type = DType::Q6_K, .more_bits = false, .file_type = 18},
+    Mixture{.name = "q4_k_m", .type = DType::Q4_K},
+    Mixture{.name = "q5_k_m", .type = DType::Q5_K},
+    Mixture{.name = "q6_k", .type = DType::Q6_K},
 };
 
 // Returns true for models that llama.cpp treats as 70B: 80 layers, and either Qwen 2 or Llama with grouped-query
@@ -23,11 +23,11 @@ bool is_70b(const ModelConfig& c) {
   return c.n_layers == 80 && (shared || architecture == "qwen2");
 }
 
-DType wanted(const TensorSpec& tensor, const ModelConfig& c, const Mixture& mixture) {
+DType preferred_type(const TensorSpec& tensor, const ModelConfig& c, const Mixture& mixture) {
   // The first and the last eighth of the layers have more bits, and every third layer in between.
   const int64_t layer = tensor.layer;
   const int64_t eighth = c.n_layers / 8;
-  const bool more = mixture.more_bits && (layer < eighth || layer >= 7 * c.n_layers / 8 || (layer - eighth) % 3 == 2);
+  const bool more = layer < eighth || layer >= 7 * c.n_layers / 8 || (layer - eighth) % 3 == 2;
   const bool mixtral = c.n_experts == 8;  // llama.cpp recognizes Mixtral by its 8 experts
   const bool fused = tensor.gguf_writes_fused && (tensor.role == Role::Wq || tensor.role == Role::Wk);
   switch (fused ? Role::Wv : tensor.role) {  // llama.cpp treats a fused QKV matrix like Wv
@@ -53,7 +53,8 @@ DType wanted(const TensorSpec& tensor, const ModelConfig& c, const Mixture& mixt
 
 bool is_weight_matrix(const TensorSpec& tensor) { return tensor.is_matrix() && tensor.role != Role::Router; }
 
-DType of_whole_blocks(DType type, int64_t row) {
+// Returns `type`, or the type to use instead if rows of `row` elements are not whole blocks of it.
+DType with_fallback(DType type, int64_t row) {
   if (row % 256 == 0) return type;
   if (row % 32 != 0) return DType::F16;
   if (type == DType::Q8_0) return type;
@@ -80,8 +81,9 @@ std::vector<DType> uniform_types(const ModelConfig& config, DType type) {
 std::vector<DType> mixture_types(const ModelConfig& config, const Mixture& mixture) {
   std::vector<DType> types;
   for (const TensorSpec& tensor : tensor_manifest(config)) {
-    types.push_back(is_weight_matrix(tensor) ? of_whole_blocks(wanted(tensor, config, mixture), tensor.shape.back())
-                                             : DType::F32);
+    types.push_back(is_weight_matrix(tensor)
+                        ? with_fallback(preferred_type(tensor, config, mixture), tensor.shape.back())
+                        : DType::F32);
   }
   return types;
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <type_traits>
-#include <utility>
 
 #include "core/error.h"
 
@@ -38,8 +37,6 @@ void validate_experts(const ModelConfig& c, const std::string& where) {
           c.route_scale, c.family);
   require(family.mixture.may_normalize || !c.normalize_routes,
           "{}: normalize_routes is true, but the family {} does not normalize routing weights", where, c.family);
-  require(std::isfinite(c.route_scale) && c.route_scale > 0.0F, "{}: route_scale is {}, but must be positive", where,
-          c.route_scale);
 }
 
 void validate_latent(const ModelConfig& c, const std::string& where) {
@@ -70,11 +67,26 @@ void validate_latent(const ModelConfig& c, const std::string& where) {
 }  // namespace
 
 void validate(const ModelConfig& config, const std::string& where) {
-  // ConfigField's limits are above the values of published models, but low enough that a tensor's size fits in 64 bits.
+  require(std::isfinite(config.norm_eps) && config.norm_eps > 0.0F && config.norm_eps <= 1.0F,
+          "{}: norm_eps is {}, but must be in (0, 1]", where, config.norm_eps);
+  const RopeScaling& scaling = config.rope_scaling;
+  require(std::isfinite(scaling.high_freq_factor) && scaling.low_freq_factor > 0.0F &&
+              scaling.low_freq_factor < scaling.high_freq_factor,
+          "{}: rope_scaling_low is {} and rope_scaling_high {}, but must be positive, finite and in that order", where,
+          scaling.low_freq_factor, scaling.high_freq_factor);
+  // ConfigField's limits of integers are above the values of published models, but low enough that a tensor's size fits
+  // in 64 bits. Real numbers may exceed their upper limit; a lower limit other than 0 and 1 only requires a positive
+  // value.
   ModelConfig::visit_fields(config, [&](const char* name, auto value, const ConfigField& field) {
     if constexpr (std::is_same_v<decltype(value), int64_t>) {
       const auto low = static_cast<int64_t>(field.low), high = static_cast<int64_t>(field.high);
       require(value >= low && value <= high, "{}: {} is {}, but must be in [{}, {}]", where, name, value, low, high);
+    } else if constexpr (std::is_same_v<decltype(value), float>) {
+      const bool fits = field.low == 0.0 ? value >= 0.0F : field.low == 1.0 ? value >= 1.0F : value > 0.0F;
+      require(std::isfinite(value) && fits, "{}: {} is {}, but must {}", where, name, value,
+              field.low == 0.0   ? "not be negative"
+              : field.low == 1.0 ? "be a finite number of at least 1"
+                                 : "be positive");
     }
   });
   require(!config.other_qkv_bias || info(config.family).qkv_bias_varies,
@@ -92,13 +104,6 @@ void validate(const ModelConfig& config, const std::string& where) {
   require(config.n_tokens_ahead == 0 || config.window_period == 1,
           "{}: n_tokens_ahead is {}, but in the family {} layers differ in their windows", where, config.n_tokens_ahead,
           config.family);
-  require(std::isfinite(config.rope_theta) && config.rope_theta >= 1.0F,
-          "{}: rope_theta is {}, but must be a finite number of at least 1", where, config.rope_theta);
-  const RopeScaling& scaling = config.rope_scaling;
-  require(std::isfinite(scaling.factor) && scaling.factor >= 1.0F,
-          "{}: rope_scaling_factor is {}, but must be a finite number of at least 1", where, scaling.factor);
-  require(std::isfinite(scaling.magnitude) && scaling.magnitude > 0.0F,
-          "{}: rope_scaling_magnitude is {}, but must be positive", where, scaling.magnitude);
   const size_t pairs = scaling.type == RopeScalingType::LongRope ? static_cast<size_t>(config.rotated() / 2) : 0;
   for (const auto* factors : {&scaling.short_factors, &scaling.long_factors}) {
     require(factors->size() == pairs, "{}: {} scaling needs {} factors, but has {}", where, scaling.type, pairs,
@@ -107,24 +112,8 @@ void validate(const ModelConfig& config, const std::string& where) {
     require(bad == factors->end(), "{}: a RoPE scaling factor is {}, but must be positive", where,
             bad == factors->end() ? 0.0F : *bad);
   }
-  require(std::isfinite(scaling.high_freq_factor) && scaling.low_freq_factor > 0.0F &&
-              scaling.low_freq_factor < scaling.high_freq_factor,
-          "{}: rope_scaling_low is {} and rope_scaling_high {}, but must be positive, finite and in that order", where,
-          scaling.low_freq_factor, scaling.high_freq_factor);
-  require(std::isfinite(config.norm_eps) && config.norm_eps > 0.0F && config.norm_eps <= 1.0F,
-          "{}: norm_eps is {}, but must be in (0, 1]", where, config.norm_eps);
   require(config.rope_dims % 2 == 0 && config.rope_dims <= config.head_dim,
           "{}: rope_dims is {}, but must be even, and at most head_dim, {}", where, config.rope_dims, config.head_dim);
-  for (const auto& [name, value] :
-       {std::pair{"embedding_scale", config.embedding_scale}, std::pair{"residual_scale", config.residual_scale},
-        std::pair{"logit_scale", config.logit_scale}}) {
-    require(std::isfinite(value) && value > 0.0F, "{}: {} is {}, but must be positive", where, name, value);
-  }
-  for (const auto& [name, value] :
-       {std::pair{"attention_scale", config.attention_scale}, std::pair{"attention_cap", config.attention_cap},
-        std::pair{"logit_cap", config.logit_cap}, std::pair{"local_rope_theta", config.local_rope_theta}}) {
-    require(std::isfinite(value) && value >= 0.0F, "{}: {} is {}, but must not be negative", where, name, value);
-  }
   validate_latent(config, where);
   validate_experts(config, where);
 }

@@ -158,6 +158,32 @@ const Format& format_of(DType type) {
   return *format;
 }
 
+// Unpacks the first block of `blocks` to one quant per element, and one scale and, if the type has them, one minimum
+// per group.
+void unpack_block(const Format& format, std::span<const std::byte> blocks, uint8_t* quants, float* scales,
+                  float* minimums) {
+  const QuantInfo& q = format.info;
+  const size_t n = info(q.type).block_elements;
+  uint16_t scale_factor = 0;
+  uint16_t minimum_factor = 0;
+  std::array<uint8_t, kLargeBlock / 16> small_scales{};
+  std::array<uint8_t, kLargeBlock / 16> small_minimums{};
+  format.unpack(reinterpret_cast<const uint8_t*>(blocks.data()),
+                {quants, &scale_factor, &minimum_factor, small_scales.data(), small_minimums.data()});
+  if (q.fp4) {
+    for (size_t i = 0; i < n; ++i) quants[i] = kFp4Quants[quants[i]];
+    *scales = half_scale_of(small_scales[0]);
+    return;
+  }
+  const float scale = f16_to_float(scale_factor);
+  const float minimum = f16_to_float(minimum_factor);
+  for (size_t g = 0; g < n / q.group; ++g) {
+    const int small = q.minimums ? small_scales[g] : static_cast<int8_t>(small_scales[g]);
+    scales[g] = q.byte_scales ? scale * static_cast<float>(small) : scale;
+    if (q.minimums) minimums[g] = q.byte_scales ? -(minimum * static_cast<float>(small_minimums[g])) : minimum;
+  }
+}
+
 }  // namespace
 
 const QuantInfo* quant_info(DType type) {
@@ -171,11 +197,6 @@ void unpack(DType type, std::span<const std::byte> blocks, const StoredGroups& o
   const DTypeInfo& t = info(type);
   const size_t n = blocks.size() / t.block_bytes;
   const size_t groups = t.block_elements / q.group;
-  const size_t bytes = q.byte_scales ? n * groups : 0;
-  require(blocks.size() % t.block_bytes == 0 && out.quants.size() >= n * t.block_elements &&
-              (q.fp4 || out.factors.size() >= n) && (!q.minimums || out.minimum_factors.size() >= n) &&
-              out.scales.size() >= bytes && (!q.minimums || out.minimums.size() >= bytes),
-          "{} bytes of {} do not unpack to {} values", blocks.size(), t.name, out.quants.size());
   const auto* block = reinterpret_cast<const uint8_t*>(blocks.data());
   for (size_t b = 0; b < n; ++b) {
     format.unpack(block + b * t.block_bytes,
@@ -189,53 +210,25 @@ void unpack(DType type, std::span<const std::byte> blocks, const StoredGroups& o
 
 void unpack(DType type, std::span<const std::byte> blocks, std::span<uint8_t> quants, std::span<float> scales,
             std::span<float> minimums) {
-  const QuantInfo& q = format_of(type).info;
+  const Format& format = format_of(type);
   const DTypeInfo& t = info(type);
-  const size_t n = blocks.size() / t.block_bytes;
-  const size_t groups = t.block_elements / q.group;
-  require(blocks.size() % t.block_bytes == 0 && quants.size() == n * t.block_elements && scales.size() == n * groups &&
-              minimums.size() == (q.minimums ? n * groups : 0),
-          "{} bytes of {} do not unpack to {} values with {} scales and {} minimums", blocks.size(), t.name,
-          quants.size(), scales.size(), minimums.size());
-  for (size_t b = 0; b < n; ++b) {
-    std::array<uint16_t, 2> factors{};
-    std::array<uint8_t, kLargeBlock / 16> small_scales{};
-    std::array<uint8_t, kLargeBlock / 16> small_minimums{};
-    unpack(type, blocks.subspan(b * t.block_bytes, t.block_bytes),
-           {.quants = quants.subspan(b * t.block_elements, t.block_elements),
-            .factors = std::span(factors).first(1),
-            .minimum_factors = std::span(factors).last(1),
-            .scales = small_scales,
-            .minimums = small_minimums});
-    if (q.fp4) {
-      for (uint8_t& quant : quants.subspan(b * t.block_elements, t.block_elements)) quant = kFp4Quants[quant];
-      scales[b] = half_scale_of(small_scales[0]);
-      continue;
-    }
-    const float factor = f16_to_float(factors[0]);
-    const float minimum_factor = f16_to_float(factors[1]);
-    for (size_t g = 0; g < groups; ++g) {
-      const int small = q.minimums ? small_scales[g] : static_cast<int8_t>(small_scales[g]);
-      scales[b * groups + g] = q.byte_scales ? factor * static_cast<float>(small) : factor;
-      if (!q.minimums) continue;
-      minimums[b * groups + g] =
-          q.byte_scales ? -(minimum_factor * static_cast<float>(small_minimums[g])) : minimum_factor;
-    }
+  const size_t groups = t.block_elements / format.info.group;
+  for (size_t b = 0; b < blocks.size() / t.block_bytes; ++b) {
+    unpack_block(format, blocks.subspan(b * t.block_bytes), quants.data() + b * t.block_elements,
+                 scales.data() + b * groups, minimums.empty() ? nullptr : minimums.data() + b * groups);
   }
 }
 
 void dequantize(DType type, std::span<const std::byte> blocks, std::span<float> values) {
-  const QuantInfo& q = format_of(type).info;
+  const Format& format = format_of(type);
+  const QuantInfo& q = format.info;
   const DTypeInfo& t = info(type);
-  require(blocks.size() % t.block_bytes == 0 && values.size() == blocks.size() / t.block_bytes * t.block_elements,
-          "{} bytes of {} are not the blocks of {} values", blocks.size(), t.name, values.size());
   std::array<uint8_t, kLargeBlock> quants{};
   std::array<float, kLargeBlock / 16> scales{};
   std::array<float, kLargeBlock / 16> minimums{};
   const size_t groups = t.block_elements / q.group;
   for (size_t b = 0; b * t.block_elements < values.size(); ++b) {
-    unpack(type, blocks.subspan(b * t.block_bytes, t.block_bytes), std::span(quants).first(t.block_elements),
-           std::span(scales).first(groups), std::span(minimums).first(q.minimums ? groups : 0));
+    unpack_block(format, blocks.subspan(b * t.block_bytes), quants.data(), scales.data(), minimums.data());
     float* out = values.data() + b * t.block_elements;
     for (size_t g = 0; g < groups; ++g) {
       const uint8_t* of_group = quants.data() + g * q.group;

@@ -43,17 +43,17 @@ struct StoredGroups {
   std::span<uint8_t> minimums;
 };
 
-/// Unpacks whole blocks into their stored fields. Fields that the type lacks are not written. Throws Error for
-/// unsupported types, and if a span is too short.
+// The functions below throw Error for unsupported types. They do not check that the spans have matching sizes.
+
+/// Unpacks whole blocks into their stored fields. Fields that the type lacks are not written.
 void unpack(DType type, std::span<const std::byte> blocks, const StoredGroups& out);
 
-/// Unpacks whole blocks into one quant per element, and one scale and one minimum per group. `minimums` must be empty
-/// for a type without minimums. Throws Error for unsupported types and spans of the wrong size.
+/// Unpacks whole blocks into one quant per element, and one scale and one minimum per group. `minimums` is empty for a
+/// type without minimums.
 void unpack(DType type, std::span<const std::byte> blocks, std::span<uint8_t> quants, std::span<float> scales,
             std::span<float> minimums);
 
-/// Dequantizes whole blocks into `values`, one per element. Throws Error for unsupported types and spans of the wrong
-/// size.
+/// Dequantizes whole blocks into `values`, one per element.
 void dequantize(DType type, std::span<const std::byte> blocks, std::span<float> values);
 
 }  // namespace folio::core

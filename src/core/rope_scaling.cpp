@@ -15,6 +15,12 @@ double plain_frequency(const ModelConfig& config, float theta, size_t pair) {
   return std::pow(static_cast<double>(theta), exponent);
 }
 
+// Divides each pair's plain frequency by its element of `factors`.
+std::vector<double> divided_frequencies(const ModelConfig& config, float theta, std::vector<double> factors) {
+  for (size_t i = 0; i < factors.size(); ++i) factors[i] = plain_frequency(config, theta, i) / factors[i];
+  return factors;
+}
+
 // Returns how many full rotations a pair completes in the original context.
 double turns(const ModelConfig& config, size_t pair) {
   return static_cast<double>(config.rope_scaling.original_context) * plain_frequency(config, config.rope_theta, pair) /
@@ -101,19 +107,12 @@ float longrope_magnitude(float factor, int64_t original_context) {
 }
 
 std::vector<double> rope_frequencies(const ModelConfig& config) {
-  std::vector<double> frequencies = rope_factors(config);
-  for (size_t i = 0; i < frequencies.size(); ++i) {
-    frequencies[i] = plain_frequency(config, config.rope_theta, i) / frequencies[i];
-  }
-  return frequencies;
+  return divided_frequencies(config, config.rope_theta, rope_factors(config));
 }
 
 std::vector<double> local_rope_frequencies(const ModelConfig& config) {
-  std::vector<double> frequencies(static_cast<size_t>(config.rotated() / 2));
-  for (size_t i = 0; i < frequencies.size(); ++i) {
-    frequencies[i] = plain_frequency(config, config.local_rope_theta, i);
-  }
-  return frequencies;
+  const std::vector<double> ones(static_cast<size_t>(config.rotated() / 2), 1.0);
+  return divided_frequencies(config, config.local_rope_theta, ones);
 }
 
 }  // namespace folio::core

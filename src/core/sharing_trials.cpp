@@ -5,13 +5,13 @@
 namespace folio::core {
 
 // Caps the recorded time, since a longer time only shows that a thread waited for a core (see ThreadLimit).
-void SharingTrials::record(size_t worth, std::chrono::nanoseconds took) {
+void SharingTrials::record(size_t worth, std::chrono::nanoseconds time) {
   constexpr double kMostTimes = 4.0;
   constexpr double kMostMore = 10.0;  // microseconds: the cap is kMostTimes * expected + kMostMore
   if (worth >= kAlwaysWorth) return;
   Size& size = sizes_[size_of(worth)];
   if (size.phase != Phase::Keep && size.n_left <= kLoops) {
-    const double us = std::chrono::duration<double, std::micro>(took).count();
+    const double us = std::chrono::duration<double, std::micro>(time).count();
     const auto expected = static_cast<double>(worth);
     (size.phase == Phase::Own ? size.own : size.other) += std::min(us, kMostTimes * expected + kMostMore) / expected;
   }

@@ -25,8 +25,8 @@ class SharingTrials {
   [[nodiscard]] bool times(size_t worth) const {
     return worth < kAlwaysWorth && sizes_[size_of(worth)].phase != Phase::Keep;
   }
-  /// Records that a loop has ended. `took` is its time if times() returned true, and ignored otherwise.
-  void record(size_t worth, std::chrono::nanoseconds took);
+  /// Records that a loop has ended. `time` is its time if times() returned true, and ignored otherwise.
+  void record(size_t worth, std::chrono::nanoseconds time);
 
  private:
   enum class Phase : uint8_t { Own, Other, Keep };  ///< Own times the current choice, Other the alternative, Keep none
@@ -38,9 +38,8 @@ class SharingTrials {
     double own = 0.0;  ///< sum of time / worth over the loops timed in phase Own
     double other = 0.0;
   };
-  static constexpr uint32_t kLoops = 32;
-  static constexpr uint32_t kWarmUp =
-      128;  ///< number of untimed loops before a trial of sharing: waking a worker takes 100 us or more
+  static constexpr uint32_t kLoops = 32;    ///< number of loops timed in a phase
+  static constexpr uint32_t kWarmUp = 128;  ///< untimed loops before a trial of sharing; waking a worker takes > 100 us
   static constexpr uint32_t kFirstInterval = 256;
   static constexpr uint32_t kLastInterval = 1U << 15U;
 

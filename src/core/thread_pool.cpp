@@ -22,14 +22,6 @@ constexpr auto kEarlyLook = std::chrono::milliseconds(20);
 // After a pause this long, free cores are counted again, since other programs may use more or fewer.
 constexpr auto kPause = std::chrono::milliseconds(500);
 
-inline void pause_cpu() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 // Polls done() until it returns true or `time` has passed.
 template <typename Done>
 void spin(std::chrono::microseconds time, Done&& done) {

@@ -23,6 +23,15 @@
 
 namespace folio::core {
 
+/// Tells the processor that the calling thread polls a variable.
+inline void pause_cpu() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
 /// Counts signals from one thread to another, which may wait for them. A signal costs a system call only if the other
 /// thread sleeps.
 class SignalCounter {

@@ -48,22 +48,10 @@ bool is_utf8(std::string_view text) {
 }
 
 void append_utf8(std::string& out, uint32_t c) {
-  const auto put = [&](uint32_t byte) { out.push_back(static_cast<char>(byte)); };
-  if (c < 0x80) {
-    put(c);
-  } else if (c < 0x800) {
-    put(0xC0U | (c >> 6U));
-    put(0x80U | (c & 0x3FU));
-  } else if (c < 0x10000) {
-    put(0xE0U | (c >> 12U));
-    put(0x80U | ((c >> 6U) & 0x3FU));
-    put(0x80U | (c & 0x3FU));
-  } else {
-    put(0xF0U | (c >> 18U));
-    put(0x80U | ((c >> 12U) & 0x3FU));
-    put(0x80U | ((c >> 6U) & 0x3FU));
-    put(0x80U | (c & 0x3FU));
-  }
+  const uint32_t more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;  // number of continuation bytes
+  const uint32_t lead = more == 0 ? 0 : 0xFF00U >> (more + 1);               // its last byte begins with more + 1 ones
+  out.push_back(static_cast<char>(lead | (c >> (6 * more))));
+  for (uint32_t i = more; i-- > 0;) out.push_back(static_cast<char>(0x80U | ((c >> (6 * i)) & 0x3FU)));
 }
 
 size_t complete_utf8_prefix(std::string_view text) {

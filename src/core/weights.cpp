@@ -160,14 +160,8 @@ StoredModel with_layers(StoredModel model, int64_t n_layers) {
 }
 
 TensorStream stream_as(TensorStream stream, DType type) {
-  const DType of_tokens = type == DType::Q4_0 || type == DType::Q4_1 ? DType::Q8_0 : type;
   std::vector<DType> types;
-  for (const TensorView& tensor : stream.tensors) {
-    const bool matrix = tensor.shape.size() > 1;
-    const bool first_or_last =  // the embedding, and an output that isn't tied to it
-        &tensor == &stream.tensors.front() || &tensor == &stream.tensors.back();
-    types.push_back(!matrix ? DType::F32 : first_or_last ? of_tokens : type);
-  }
+  for (const TensorView& tensor : stream.tensors) types.push_back(tensor.shape.size() > 1 ? type : DType::F32);
   return stream_as(std::move(stream), types);
 }
 

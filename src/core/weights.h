@@ -73,12 +73,11 @@ void require_weight_type(const TensorView& tensor, const std::string& where);
 [[nodiscard]] StoredModel with_layers(StoredModel model, int64_t n_layers);
 
 /// Returns a stream that converts matrices to `type` (F32, F16, BF16 or one that quantize() writes) and vectors to F32.
-/// Q4_0 and Q4_1 use Q8_0 for the embedding and the output. Tensors, given in manifest order, are converted on all
-/// cores when their bytes are requested. Throws Error that names the tensor if its rows are not whole blocks or, when
-/// its bytes are requested, if a finite value is too large for the type.
+/// Tensors are converted on all cores when their bytes are requested. Throws Error that names the tensor if its rows
+/// are not whole blocks or, when its bytes are requested, if a finite value is too large for the type.
 [[nodiscard]] TensorStream stream_as(TensorStream stream, DType type);
 
-/// Returns a stream that converts tensor i to types[i], for example with the result of mixture_types().
+/// Returns a stream that converts tensor i to types[i], such as uniform_types() or mixture_types() for a whole model.
 [[nodiscard]] TensorStream stream_as(TensorStream stream, std::span<const DType> types);
 
 }  // namespace folio::core

@@ -25,7 +25,7 @@ Value or_default(Session& session, const Value& self, const Arguments& arguments
 }
 
 Value to_string(Session& session, const Value& self, const Arguments&) { return session.text(as_text(session, self)); }
-Value itself(Session&, const Value& self, const Arguments&) { return self; }
+Value unchanged(Session&, const Value& self, const Arguments&) { return self; }
 
 Value to_json(Session& session, const Value& self, const Arguments& arguments) {
   const auto a = bind(arguments, {"ensure_ascii", "indent", "separators", "sort_keys"});
@@ -73,15 +73,7 @@ Value make_dict(Session& session, const Value&, const Arguments& arguments) {
   std::vector<std::pair<Value, Value>> pairs;
   const size_t n = arguments.n_positional();
   if (n > 1) core::fail("{} arguments, expected at most 1", n);
-  if (n == 1 && arguments.values[0].dict() != nullptr) {
-    pairs = arguments.values[0].dict()->items;
-  } else if (n == 1) {
-    for (const Value& item : items_of(session, arguments.values[0])) {
-      std::vector<Value> pair = items_of(session, item);
-      if (pair.size() != 2) core::fail("a pair of a dict has {} items, expected 2", pair.size());
-      pairs.emplace_back(std::move(pair[0]), std::move(pair[1]));
-    }
-  }
+  if (n == 1) pairs = pairs_of(session, arguments.values[0]);
   std::ranges::move(keyword_pairs(session, arguments), std::back_inserter(pairs));
   return session.dict(std::move(pairs));
 }
@@ -108,7 +100,7 @@ Value strftime_now(Session& session, const Value&, const Arguments& arguments) {
 }
 
 template <bool kKeys>
-Value column(Session& session, const Value& self, const Arguments& arguments) {
+Value keys_or_values(Session& session, const Value& self, const Arguments& arguments) {
   static_cast<void>(bind(arguments, {}));
   std::vector<Value> values;
   for (const auto& [key, value] : self.dict()->items) values.push_back(kKeys ? key : value);
@@ -146,13 +138,13 @@ Value changed(Session& session, const Value& self, const Arguments& arguments) {
 constexpr std::array kGlobals{Builtin{"range", range}, Builtin{"dict", make_dict}, Builtin{"namespace", make_namespace},
                               Builtin{"raise_exception", raise_exception}, Builtin{"strftime_now", strftime_now}};
 
-constexpr std::array kDictMethods{Builtin{"items", items}, Builtin{"get", get}, Builtin{"keys", column<true>},
-                                  Builtin{"values", column<false>}};
+constexpr std::array kDictMethods{Builtin{"items", items}, Builtin{"get", get}, Builtin{"keys", keys_or_values<true>},
+                                  Builtin{"values", keys_or_values<false>}};
 constexpr std::array kListMethods{Builtin{"count", count_of}, Builtin{"index", index_of}};
 constexpr std::array kLoopMethods{Builtin{"cycle", cycle}, Builtin{"changed", changed}};
 
-constexpr std::array kFilters{Builtin{"d", or_default}, Builtin{"default", or_default}, Builtin{"items", items},
-                              Builtin{"safe", itself},  Builtin{"string", to_string},   Builtin{"tojson", to_json}};
+constexpr std::array kFilters{Builtin{"d", or_default},   Builtin{"default", or_default}, Builtin{"items", items},
+                              Builtin{"safe", unchanged}, Builtin{"string", to_string},   Builtin{"tojson", to_json}};
 
 const Builtin* find_in(std::span<const Builtin> table, std::string_view name) {
   const auto found = std::find_if(table.begin(), table.end(), [&](const Builtin& b) { return b.name == name; });
@@ -180,11 +172,10 @@ const Builtin* find_filter(std::string_view name) {
   return nullptr;
 }
 
-const Builtin* find_loop_method(std::string_view name) { return find_in(kLoopMethods, name); }
-
 const Builtin* find_method(const Value& value, std::string_view name) {
   if (value.text() != nullptr) return find_in(text_methods(), name);
   if (value.list() != nullptr) return find_in(kListMethods, name);
+  if (value.is<Loop*>()) return find_in(kLoopMethods, name);
   return value.dict() != nullptr ? find_in(kDictMethods, name) : nullptr;
 }
 
@@ -194,9 +185,7 @@ Value attribute_of(Session& session, const Value& object, const Value& name) {
 }
 
 Value item_of(Session& session, const Value& object, const Value& key) {
-  if (const auto* undefined = std::get_if<Undefined>(&object.data)) {
-    core::fail("'{}' is undefined", core::printable(undefined->name));
-  }
+  require_defined(object);
   if (const Dict* dict = object.dict()) {
     if (const Value* found = find_key(session, *dict, key)) return *found;
   } else if (const auto* space = std::get_if<Namespace*>(&object.data); space != nullptr && key.text() != nullptr) {
@@ -232,8 +221,7 @@ Value attribute_at(Session& session, Value item, const Value& path, const Value*
   for (TextView rest = *path.text();;) {
     const size_t dot = std::ranges::find(rest, U'.', code_of) - rest.begin();
     const TextView part = rest.substr(0, dot);
-    const bool is_index = !part.empty() && part.size() < 10 &&
-                          std::ranges::all_of(part, [](char32_t c) { return code_of(c) >= '0' && code_of(c) <= '9'; });
+    const bool is_index = !part.empty() && part.size() < 10 && std::ranges::all_of(part, is_decimal);
     step(is_index ? Value{int64_t{std::stoi(to_utf8(part))}} : session.text(Text(part)));
     if (dot >= rest.size()) return item;
     rest.remove_prefix(dot + 1);
@@ -243,6 +231,17 @@ Value attribute_at(Session& session, Value item, const Value& path, const Value*
 std::vector<const Value*> bind(const Arguments& arguments, std::initializer_list<std::string_view> names,
                                size_t n_required) {
   return arguments.bind({names.begin(), names.size()}, n_required);
+}
+
+std::vector<std::pair<Value, Value>> pairs_of(Session& session, const Value& value) {
+  if (value.dict() != nullptr) return value.dict()->items;
+  std::vector<std::pair<Value, Value>> pairs;
+  for (const Value& item : items_of(session, value)) {
+    std::vector<Value> pair = items_of(session, item);
+    if (pair.size() != 2) core::fail("a pair has {} items, expected 2", pair.size());
+    pairs.emplace_back(std::move(pair[0]), std::move(pair[1]));
+  }
+  return pairs;
 }
 
 std::vector<std::pair<Value, Value>> keyword_pairs(Session& session, const Arguments& arguments) {
@@ -260,6 +259,11 @@ int64_t integer(const Value* argument, int64_t otherwise) {
   if (const int64_t* i = std::get_if<int64_t>(&argument->data)) return *i;
   if (const bool* b = std::get_if<bool>(&argument->data)) return *b ? 1 : 0;
   core::fail("expected an integer, not '{}'", type_name(*argument));
+}
+
+void require_defined(const Value& value) {
+  const auto* undefined = std::get_if<Undefined>(&value.data);
+  if (undefined != nullptr) core::fail("'{}' is undefined", core::printable(undefined->name));
 }
 
 const Text& text_of(const Value& value) {

@@ -19,8 +19,6 @@ struct Builtin {
 [[nodiscard]] const Builtin* find_filter(std::string_view name);
 [[nodiscard]] const Builtin* find_test(std::string_view name);
 [[nodiscard]] const Builtin* find_method(const Value& value, std::string_view name);
-/// Returns loop.cycle or loop.changed, or null for other names.
-[[nodiscard]] const Builtin* find_loop_method(std::string_view name);
 
 /// Evaluates object.name: returns the method `name`, otherwise what item_of() returns. Throws core::Error if `object`
 /// is undefined.
@@ -28,7 +26,8 @@ struct Builtin {
 /// Evaluates object[key]: returns the element, otherwise the method `key`, otherwise undefined. Throws core::Error if
 /// `object` is undefined.
 [[nodiscard]] Value item_of(Session& session, const Value& object, const Value& key);
-/// Evaluates value[begin:end:step] for a string or list; bounds are integers or none.
+/// Evaluates value[begin:end:step] for a string or list; bounds are integers or none. Throws core::Error for other
+/// types.
 [[nodiscard]] Value slice_of(Session& session, const Value& value, const Value& begin, const Value& end,
                              const Value& step);
 
@@ -44,6 +43,8 @@ struct Builtin {
 /// Returns the value of each parameter in `names`, null if not given: Arguments::bind() for a braced list of names.
 [[nodiscard]] std::vector<const Value*> bind(const Arguments& arguments, std::initializer_list<std::string_view> names,
                                              size_t n_required = 0);
+/// Returns the items of a dict, or those of a list of pairs.
+[[nodiscard]] std::vector<std::pair<Value, Value>> pairs_of(Session& session, const Value& value);
 /// Returns the keyword arguments of a call as (name, value) pairs, the items of a dict.
 [[nodiscard]] std::vector<std::pair<Value, Value>> keyword_pairs(Session& session, const Arguments& arguments);
 /// Returns truthy(*argument), or `otherwise` if `argument` is null.
@@ -51,6 +52,8 @@ struct Builtin {
 /// Returns the integer *argument, or `otherwise` if the pointer is null or the value none. Throws core::Error for other
 /// types.
 [[nodiscard]] int64_t integer(const Value* argument, int64_t otherwise);
+/// Throws core::Error if the value is undefined.
+void require_defined(const Value& value);
 /// Returns the string in `value`. Throws core::Error if it is not a string.
 [[nodiscard]] const Text& text_of(const Value& value);
 /// Evaluates Python's str(value).
@@ -62,6 +65,8 @@ struct Builtin {
 [[nodiscard]] bool is_upper(TextView text);
 /// Returns true for a character that Python's \w matches.
 [[nodiscard]] bool is_word(char32_t c);
+/// Returns true for the digits 0 to 9.
+[[nodiscard]] bool is_decimal(char32_t c);
 /// Implements Python's str.splitlines(keepends=with_ends).
 [[nodiscard]] std::vector<TextView> lines_of(TextView text, bool with_ends = false);
 /// Returns the value in `item` at `path`: an index, or names such as "function.name". If a name or index is missing,

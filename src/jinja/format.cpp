@@ -18,6 +18,8 @@ struct Conversion {
   int64_t width = 0;
   int64_t precision = -1;
   char kind = 's';
+
+  [[nodiscard]] bool has(char flag) const { return flags.find(flag) != std::string::npos; }
 };
 
 class Formatter {
@@ -126,27 +128,19 @@ class Formatter {
   static Text escaped(const Text& text) {
     Text result;
     for (const char32_t c : text) {
-      const auto code = static_cast<uint32_t>(code_of(c));
-      result += code < 0x80      ? Text(1, c)
-                : code < 0x100   ? from_utf8(fmt::format("\\x{:02x}", code), c & kFromMessage)
-                : code < 0x10000 ? from_utf8(fmt::format("\\u{:04x}", code), c & kFromMessage)
-                                 : from_utf8(fmt::format("\\U{:08x}", code), c & kFromMessage);
+      result += code_of(c) < 0x80 ? Text(1, c) : from_utf8(python_escape(code_of(c)), c & kFromMessage);
     }
     return result;
   }
 
   static std::string numeric(const Conversion& c, const Value& value) {
     if (!number(value)) core::fail("%{} format: a number is required, not '{}'", c.kind, type_name(value));
-    const bool plus = c.flags.find('+') != std::string::npos;
-    const bool space = c.flags.find(' ') != std::string::npos;
-    const bool alternate = c.flags.find('#') != std::string::npos;
+    const char* const plus = c.has('+') ? "+" : c.has(' ') ? " " : "";
+    const bool alternate = c.has('#');
     if (c.precision > 1000) core::fail("a number has more than 1000 digits");
     if (std::string_view("eEfFgG").find(c.kind) != std::string_view::npos) {
-      const std::string format = fmt::format("%{}{}.{}{}",
-                                             plus    ? "+"
-                                             : space ? " "
-                                                     : "",
-                                             alternate ? "#" : "", c.precision < 0 ? 6 : c.precision, c.kind);
+      const std::string format =
+          fmt::format("%{}{}.{}{}", plus, alternate ? "#" : "", c.precision < 0 ? 6 : c.precision, c.kind);
       std::array<char, 2048> text{};
       std::snprintf(text.data(), text.size(), format.c_str(), *number(value));  // NOLINT
       return text.data();
@@ -170,7 +164,7 @@ class Formatter {
     }
     if (alternate && c.kind == 'o') digits.insert(0, "0o");
     if (alternate && (c.kind == 'x' || c.kind == 'X')) digits.insert(0, c.kind == 'x' ? "0x" : "0X");
-    return (whole < 0 ? "-" : plus ? "+" : space ? " " : "") + digits;
+    return (whole < 0 ? "-" : plus) + digits;
   }
 
   // Appends `text`, padded to the width. Zeros are inserted after the sign (`sign` characters, 0 or 1) and after a
@@ -181,11 +175,10 @@ class Formatter {
       if (c.width > static_cast<int64_t>(kMaxText)) core::fail("a string has more than {} characters", kMaxText);
       const auto n = static_cast<size_t>(c.width - size);
       const bool is_number = std::string_view("srac").find(c.kind) == std::string_view::npos;
-      if (c.flags.find('-') != std::string::npos) {
+      if (c.has('-')) {
         text.append(n, U' ');
-      } else if (is_number && c.flags.find('0') != std::string::npos) {
-        const bool has_prefix =
-            c.flags.find('#') != std::string::npos && std::string_view("oxX").find(c.kind) != std::string_view::npos;
+      } else if (is_number && c.has('0')) {
+        const bool has_prefix = c.has('#') && std::string_view("oxX").find(c.kind) != std::string_view::npos;
         text.insert(sign + (has_prefix ? 2 : 0), n, U'0');
       } else {
         text.insert(0, n, U' ');

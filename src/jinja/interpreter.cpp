@@ -34,10 +34,7 @@ class Interpreter {
 
   Text run(const Block& program) {
     try {
-      Text text;
-      all_ = &text;
-      capture(program, root_, text);
-      return text;
+      return captured(program, root_);
     } catch (const core::Error& error) {
       if (const auto* stopped = dynamic_cast<const core::WorkStopped*>(&error); stopped && stopped->is_complete())
         throw;
@@ -57,16 +54,20 @@ class Interpreter {
     return Nested(depth_);
   }
 
-  Text captured(const Block& block, Scope& scope) {
+  // Returns the text that run() outputs.
+  template <typename Run>
+  Text captured(Run&& run) {
     Text text;
-    capture(block, scope, text);
+    Text* const outer = std::exchange(out_, &text);
+    if (all_ == nullptr) all_ = &text;
+    run();
+    out_ = outer;
     return text;
   }
-  void capture(const Block& block, Scope& scope, Text& text) {
-    Text* const outer = std::exchange(out_, &text);
-    const Flow flow = run(block, scope);
-    out_ = outer;
-    if (flow != Flow::Next) core::fail("break and continue are only allowed in a loop");
+  Text captured(const Block& block, Scope& scope) {
+    return captured([&] {
+      if (run(block, scope) != Flow::Next) core::fail("break and continue are only allowed in a loop");
+    });
   }
 
   Flow run(const Block& block, Scope& scope) {
@@ -94,7 +95,7 @@ class Interpreter {
         }
         break;
       case Kind::For:
-        return loop(s, scope);
+        return loop(s, scope, evaluate(*s.exprs[0], scope), 0);
       case Kind::Set:
         assign(s.targets[0], evaluate(*s.exprs[0], scope), scope);
         break;
@@ -140,17 +141,11 @@ class Interpreter {
     return evaluate(*s.exprs[0], inner);
   }
 
-  Flow loop(const Stmt& s, Scope& outer) { return loop(s, outer, evaluate(*s.exprs[0], outer), 0); }
-
   Flow loop(const Stmt& s, Scope& outer, const Value& sequence, int64_t depth) {
     Loop& loop = loops_.emplace_back(Loop{.items = items_of(session_, sequence), .accepts = {}, .depth0 = depth});
     if (s.recursive) {
       loop.call = [this, &s, &outer, depth](const Value& items) {
-        Text text;
-        Text* const before = std::exchange(out_, &text);
-        static_cast<void>(this->loop(s, outer, items, depth + 1));
-        out_ = before;
-        return session_.text(std::move(text));
+        return session_.text(captured([&] { static_cast<void>(this->loop(s, outer, items, depth + 1)); }));
       };
     }
     if (s.exprs[1] != nullptr) {
@@ -270,9 +265,9 @@ class Interpreter {
   Value member(const Value& object, const Value& key, const Expr& e, bool is_attribute) {
     line_ = e.line;
     Value value{};
-    if (auto* const* loop = std::get_if<Loop*>(&object.data)) {
-      if (key.text() != nullptr) value = loop_member(**loop, to_utf8(*key.text()));
-    } else {
+    auto* const* loop = std::get_if<Loop*>(&object.data);
+    if (loop != nullptr && key.text() != nullptr) value = loop_member(**loop, to_utf8(*key.text()));
+    if (value.is_undefined()) {
       value =
           is_attribute && !object.is_undefined() ? attribute_of(session_, object, key) : item_of(session_, object, key);
     }
@@ -297,11 +292,11 @@ class Interpreter {
     const Value end = bound(1);
     const Value step = bound(2);
     line_ = e.line;
-    if (const auto* undefined = std::get_if<Undefined>(&object.data)) core::fail("'{}' is undefined", undefined->name);
     return slice_of(session_, object, begin, end, step);
   }
 
-  Value loop_member(Loop& loop, std::string_view name) {
+  // Returns a value of the variable `loop`, or undefined for other names, such as those of its methods.
+  static Value loop_member(Loop& loop, std::string_view name) {
     if (name == "index") return {loop.index0 + 1};
     if (name == "index0") return {loop.index0};
     if (name == "first") return {loop.index0 == 0};
@@ -313,9 +308,7 @@ class Interpreter {
     if (name == "revindex0") return {loop.length() - loop.index0 - 1};
     if (name == "depth") return {loop.depth0 + 1};
     if (name == "depth0") return {loop.depth0};
-    const Builtin* method = find_loop_method(name);
-    if (method == nullptr) return {};
-    return {Function{.builtin = method, .self = std::make_shared<const Value>(Value{&loop})}};
+    return {};
   }
 
   Arguments arguments(const Expr& e, Scope& scope) { return {.values = parts(e, 1, scope), .names = e.names}; }
@@ -357,9 +350,7 @@ class Interpreter {
   }
 
   Value applied(const Expr& e, Scope& scope) {
-    const bool is_test = e.op == Op::Test;
-    const Builtin* builtin = is_test ? find_test(e.name) : find_filter(e.name);
-    if (builtin == nullptr) core::fail("no {} named '{}'", is_test ? "test" : "filter", core::printable(e.name));
+    const Builtin* builtin = e.op == Op::Test ? find_test(e.name) : find_filter(e.name);  // known: the parser checks it
     const Value value = evaluate(*e.parts[0], scope);
     const Arguments given = arguments(e, scope);
     return builtin->call(session_, value, given);
@@ -397,7 +388,7 @@ class Interpreter {
   std::deque<Loop> loops_;
   std::deque<Macro> macros_;
   Text* out_ = nullptr;
-  const Text* all_ = nullptr;  // the result of the rendering so far
+  const Text* all_ = nullptr;  // the result of the rendering, as opposed to that of a macro or block
   std::vector<Generated>* generated_;
   int depth_ = 0;
   int line_ = 0;

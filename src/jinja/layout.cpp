@@ -63,8 +63,7 @@ Value wordcount(Session& session, const Value& self, const Arguments& arguments)
 // The functions below implement Python's textwrap.wrap with expand_tabs and replace_whitespace turned off.
 
 bool is_blank(char32_t c) { return U"\t\n\x0b\x0c\r "sv.find(code_of(c)) != TextView::npos; }
-bool is_digit_of_words(char32_t c) { return code_of(c) >= U'0' && code_of(c) <= U'9'; }
-bool is_letter_of_words(char32_t c) { return is_word(c) && !is_digit_of_words(c); }  // textwrap's [^\d\W]
+bool is_letter_of_words(char32_t c) { return is_word(c) && !is_decimal(c); }  // textwrap's [^\d\W]
 bool is_word_punctuation(char32_t c) { return is_word(c) || U"!\"'&.,?"sv.find(code_of(c)) != TextView::npos; }
 bool is_hyphen(char32_t c) { return code_of(c) == U'-'; }
 
@@ -103,10 +102,10 @@ struct Wrapping {
   bool at_hyphens;
 };
 
-std::vector<Text> wrapped(TextView text, const Wrapping& how) {
+std::vector<Text> wrapped(TextView text, const Wrapping& wrapping) {
   std::vector<TextView> chunks;
   for (size_t from = 0; from < text.size();) {
-    const size_t end = chunk_end(text, from, how.at_hyphens);
+    const size_t end = chunk_end(text, from, wrapping.at_hyphens);
     chunks.push_back(text.substr(from, end - from));
     from = end;
   }
@@ -117,16 +116,16 @@ std::vector<Text> wrapped(TextView text, const Wrapping& how) {
     std::vector<TextView> line;
     size_t size = 0;
     if (!lines.empty() && is_empty(chunks.back())) chunks.pop_back();
-    while (!chunks.empty() && size + chunks.back().size() <= how.width) {
+    while (!chunks.empty() && size + chunks.back().size() <= wrapping.width) {
       size += chunks.back().size();
       line.push_back(chunks.back());
       chunks.pop_back();
     }
-    if (!chunks.empty() && chunks.back().size() > how.width) {
-      if (how.break_words) {
+    if (!chunks.empty() && chunks.back().size() > wrapping.width) {
+      if (wrapping.break_words) {
         const TextView word = chunks.back();
-        size_t n = how.width - size;
-        if (how.at_hyphens && n > 0) {  // breaks after the last hyphen, unless only hyphens precede it
+        size_t n = wrapping.width - size;
+        if (wrapping.at_hyphens && n > 0) {  // breaks after the last hyphen, unless only hyphens precede it
           size_t hyphen = n;
           while (hyphen > 0 && !is_hyphen(word[hyphen - 1])) --hyphen;
           const TextView before = word.substr(0, hyphen == 0 ? 0 : hyphen - 1);
@@ -152,7 +151,7 @@ Value wordwrap(Session& session, const Value& self, const Arguments& arguments) 
   const auto a = bind(arguments, {"width", "break_long_words", "wrapstring", "break_on_hyphens"});
   const int64_t width = integer(a[0], 79);
   if (width <= 0 && !text_of(self).empty()) core::fail("invalid width {} (must be > 0)", width);
-  const Wrapping how{
+  const Wrapping wrapping{
       .width = static_cast<size_t>(width), .break_words = is_true(a[1], true), .at_hyphens = is_true(a[3], true)};
   const Text between = a[2] == nullptr || a[2]->is_none() ? Text(U"\n") : text_of(*a[2]);
   const TextView text = text_of(self);
@@ -161,7 +160,7 @@ Value wordwrap(Session& session, const Value& self, const Arguments& arguments) 
   bool is_first = true;
   for (const TextView line : lines_of(text)) {
     if (!std::exchange(is_first, false)) session.append(result, between);
-    const std::vector<Text> parts = wrapped(line, how);
+    const std::vector<Text> parts = wrapped(line, wrapping);
     for (size_t i = 0; i < parts.size(); ++i) {
       if (i > 0) session.append(result, between);
       session.append(result, parts[i]);
@@ -193,13 +192,7 @@ Value urlencode(Session& session, const Value& self, const Arguments& arguments)
     append_quoted(session, out, as_text(session, self), false);
     return session.text(std::move(out));
   }
-  std::vector<std::pair<Value, Value>> pairs;
-  if (self.dict() != nullptr) pairs = self.dict()->items;
-  for (const Value& item : self.dict() != nullptr ? std::vector<Value>() : items_of(session, self)) {
-    const std::vector<Value> pair = items_of(session, item);
-    if (pair.size() != 2) core::fail("cannot unpack {} values into 2 names", pair.size());
-    pairs.emplace_back(pair[0], pair[1]);
-  }
+  const std::vector<std::pair<Value, Value>> pairs = pairs_of(session, self);
   for (size_t i = 0; i < pairs.size(); ++i) {
     if (i > 0) session.append(out, U"&");
     append_quoted(session, out, as_text(session, pairs[i].first), true);

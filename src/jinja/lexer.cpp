@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "core/error.h"
 #include "core/utf8.h"
@@ -250,19 +251,12 @@ class Lexer {
     return result;
   }
 
-  [[nodiscard]] uint32_t code_point(std::string_view digits, size_t length, uint32_t base) const {
-    uint64_t value = 0;
-    bool valid = digits.size() == length;
-    for (const char c : digits) {
-      const uint32_t digit = is_digit(c)              ? static_cast<uint32_t>(c - '0')
-                             : (c >= 'a' && c <= 'f') ? static_cast<uint32_t>(c - 'a' + 10)
-                             : (c >= 'A' && c <= 'F') ? static_cast<uint32_t>(c - 'A' + 10)
-                                                      : base;
-      valid = valid && digit < base;
-      value = value * base + digit;
-    }
+  [[nodiscard]] uint32_t code_point(std::string_view digits, size_t length, int base) const {
+    uint32_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
+    const bool valid = digits.size() == length && error == std::errc() && end == digits.data() + length;
     if (!valid || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) fail("invalid escape in a string");
-    return static_cast<uint32_t>(value);
+    return value;
   }
 
   void operation(std::string& open) {

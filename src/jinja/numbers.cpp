@@ -14,10 +14,6 @@
 namespace folio::data::jinja {
 namespace {
 
-void need_defined(const Value& value) {
-  if (const auto* undefined = std::get_if<Undefined>(&value.data)) core::fail("'{}' is undefined", undefined->name);
-}
-
 Value absolute(Session&, const Value& self, const Arguments& arguments) {
   static_cast<void>(bind(arguments, {}));
   if (const double* d = std::get_if<double>(&self.data)) return {std::fabs(*d)};
@@ -81,7 +77,7 @@ std::optional<double> parsed_float(const Text& text) {
 }
 
 std::optional<double> float_of(const Value& value) {
-  need_defined(value);
+  require_defined(value);
   return value.text() != nullptr ? parsed_float(*value.text()) : number(value);
 }
 
@@ -94,7 +90,7 @@ Value truncated(double value) {
 Value to_int(Session&, const Value& self, const Arguments& arguments) {
   const auto a = bind(arguments, {"default", "base"});
   const int64_t base = a[1] == nullptr ? 10 : integer(a[1], 10);
-  need_defined(self);
+  require_defined(self);
   if (self.text() != nullptr) {
     if (const auto value = parsed_integer(*self.text(), base)) return {*value};
     const auto value = parsed_float(*self.text());
@@ -126,7 +122,7 @@ Value round_filter(Session&, const Value& self, const Arguments& arguments) {
   const auto a = bind(arguments, {"precision", "method"});
   const int64_t precision = a[0] == nullptr ? 0 : integer(a[0], 0);
   const Text method = a[1] == nullptr ? Text(U"common") : text_of(*a[1]);
-  need_defined(self);
+  require_defined(self);
   const auto value = number(self);
   if (!value) core::fail("'{}' cannot be rounded", type_name(self));
   if (same(method, U"common")) {

@@ -92,7 +92,7 @@ std::optional<Value> repeated(Session& session, const Value& what, const Value& 
 
 Value with_sign(std::string_view sign, const Value& value) {
   if (const double* d = std::get_if<double>(&value.data)) return {sign == "-" ? -*d : *d};
-  if (const auto* undefined = std::get_if<Undefined>(&value.data)) core::fail("'{}' is undefined", undefined->name);
+  require_defined(value);
   if (!number(value)) core::fail("bad operand type for unary + or -: '{}'", type_name(value));
   return integer_operation(sign, 0, integer(&value, 0));
 }
@@ -119,9 +119,7 @@ Value operation(Session& session, std::string_view op, const Value& a, const Val
     if (auto many = repeated(session, a, b)) return *many;
     if (auto many = repeated(session, b, a)) return *many;
   }
-  for (const Value* value : {&a, &b}) {
-    if (const auto* undefined = std::get_if<Undefined>(&value->data)) core::fail("'{}' is undefined", undefined->name);
-  }
+  for (const Value* value : {&a, &b}) require_defined(*value);
   core::fail("'{}' is not supported between '{}' and '{}'", op, type_name(a), type_name(b));
 }
 
@@ -130,8 +128,7 @@ bool contains(Session& session, const Value& container, const Value& value) {
     return find_part(session, *text, text_of(value)) != Text::npos;
   }
   if (const Dict* dict = container.dict()) {
-    const bool is_list = value.list() != nullptr && !value.list()->is_tuple;
-    if (value.dict() != nullptr || is_list) core::fail("unhashable type: '{}'", type_name(value));
+    require_hashable(value);
     return find_key(session, *dict, value) != nullptr;
   }
   const std::vector<Value> values = items_of(session, container);
@@ -141,6 +138,7 @@ bool contains(Session& session, const Value& container, const Value& value) {
 Value slice_of(Session& session, const Value& value, const Value& begin, const Value& end, const Value& step) {
   const Text* text = value.text();
   const List* list = value.list();
+  require_defined(value);
   if (text == nullptr && list == nullptr) core::fail("'{}' object cannot be sliced", type_name(value));
   const auto size = static_cast<int64_t>(text != nullptr ? text->size() : list->items.size());
   const int64_t by = integer(&step, 1);

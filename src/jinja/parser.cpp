@@ -28,23 +28,21 @@ class StatementParser : public ExpressionParser {
     Block block;
     while (token().kind != TokenKind::End) {
       const int line = token().line;
+      Stmt stmt;
       if (token().kind == TokenKind::Data) {
-        Stmt text{.kind = Kind::Text, .line = line};
-        text.text = {std::make_shared<const Text>(from_utf8(tokens_[at_++].text))};
-        block.push_back(std::make_unique<const Stmt>(std::move(text)));
+        stmt.text = {std::make_shared<const Text>(from_utf8(tokens_[at_++].text))};
       } else if (accept(token().kind == TokenKind::OutputBegin)) {
-        Stmt output{.kind = Kind::Output, .line = line};
-        output.exprs.push_back(tuple());
+        stmt.kind = Kind::Output;
+        stmt.exprs.push_back(tuple());
         expect(TokenKind::OutputEnd, "'}}'");
-        block.push_back(std::make_unique<const Stmt>(std::move(output)));
       } else {
         expect(TokenKind::BlockBegin, "a block");
         if (is_one_of(TokenKind::Name, ends)) return block;
-        Stmt stmt = statement();
-        stmt.line = line;
+        stmt = statement();
         expect(TokenKind::BlockEnd, "'%}'");
-        block.push_back(std::make_unique<const Stmt>(std::move(stmt)));
       }
+      stmt.line = line;
+      block.push_back(std::make_unique<const Stmt>(std::move(stmt)));
     }
     if (ends.size() > 0) fail(fmt::format("missing end of a block: expected '{}'", *(ends.end() - 1)));
     return block;

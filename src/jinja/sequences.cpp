@@ -21,7 +21,7 @@ Value length(Session&, const Value& self, const Arguments& arguments) {
 Value to_list(Session& session, const Value& self, const Arguments&) { return session.list(items_of(session, self)); }
 
 template <bool kLast>
-Value end(Session& session, const Value& self, const Arguments& arguments) {
+Value first_or_last(Session& session, const Value& self, const Arguments& arguments) {
   static_cast<void>(bind(arguments, {}));
   const std::vector<Value> items = items_of(session, self);
   return items.empty() ? Value{} : kLast ? items.back() : items.front();
@@ -141,9 +141,7 @@ Value unique(Session& session, const Value& self, const Arguments& arguments) {
   std::vector<Value> kept;
   std::vector<Value> keys;
   for (const auto& [key, item] : keyed(session, self, a[1], is_true(a[0]))) {
-    if (key.dict() != nullptr || (key.list() != nullptr && !key.list()->is_tuple)) {
-      core::fail("unhashable type: '{}'", type_name(key));
-    }
+    require_hashable(key);
     if (std::ranges::any_of(keys, [&](const Value& known) { return equal(session, known, key); })) continue;
     keys.push_back(key);
     kept.push_back(item);
@@ -169,17 +167,17 @@ Value batch(Session& session, const Value& self, const Arguments& arguments) {
   const auto a = bind(arguments, {"linecount", "fill_with"}, 1);
   const int64_t n = integer(a[0], 0);
   std::vector<Value> batches;
-  std::vector<Value> some;
+  std::vector<Value> current;
   for (const Value& item : items_of(session, self)) {
-    if (static_cast<int64_t>(some.size()) == n) batches.push_back(session.list(std::exchange(some, {})));
-    some.push_back(item);
+    if (static_cast<int64_t>(current.size()) == n) batches.push_back(session.list(std::exchange(current, {})));
+    current.push_back(item);
   }
-  if (!some.empty()) {
+  if (!current.empty()) {
     if (a[1] != nullptr && !a[1]->is_none()) {
       if (n > static_cast<int64_t>(kMaxRange)) core::fail("a batch has more than {} items", kMaxRange);
-      while (static_cast<int64_t>(some.size()) < n) some.push_back(*a[1]);
+      while (static_cast<int64_t>(current.size()) < n) current.push_back(*a[1]);
     }
-    batches.push_back(session.list(std::move(some)));
+    batches.push_back(session.list(std::move(current)));
   }
   return session.list(std::move(batches));
 }
@@ -195,9 +193,9 @@ Value slice(Session& session, const Value& self, const Arguments& arguments) {
   for (int64_t i = 0; i < n; ++i) {
     const auto size = static_cast<int64_t>(items.size());
     const size_t end = at + static_cast<size_t>(size / n + (i < size % n ? 1 : 0));
-    std::vector<Value> some(items.begin() + static_cast<ptrdiff_t>(at), items.begin() + static_cast<ptrdiff_t>(end));
-    if (a[1] != nullptr && !a[1]->is_none() && i >= size % n) some.push_back(*a[1]);
-    slices.push_back(session.list(std::move(some)));
+    std::vector<Value> current(items.begin() + static_cast<ptrdiff_t>(at), items.begin() + static_cast<ptrdiff_t>(end));
+    if (a[1] != nullptr && !a[1]->is_none() && i >= size % n) current.push_back(*a[1]);
+    slices.push_back(session.list(std::move(current)));
     at = end;
   }
   return session.list(std::move(slices));
@@ -274,10 +272,10 @@ constexpr std::array kSequenceFilters{Builtin{"attr", attr},
                                       Builtin{"batch", batch},
                                       Builtin{"count", length},
                                       Builtin{"dictsort", dictsort},
-                                      Builtin{"first", end<false>},
+                                      Builtin{"first", first_or_last<false>},
                                       Builtin{"groupby", groupby},
                                       Builtin{"join", join},
-                                      Builtin{"last", end<true>},
+                                      Builtin{"last", first_or_last<true>},
                                       Builtin{"length", length},
                                       Builtin{"list", to_list},
                                       Builtin{"map", map},

@@ -41,17 +41,17 @@ Text swapped_case(TextView text) {
   return with_each(text, [](char32_t c) { return is_upper_char(c) ? lower(c) : upper(c); });
 }
 
-bool parts_words(char32_t c) { return is_space(c) || U"-({[<"sv.find(code_of(c)) != TextView::npos; }
+bool separates_words(char32_t c) { return is_space(c) || U"-({[<"sv.find(code_of(c)) != TextView::npos; }
 
-// Converts to title case. kParts(c) returns true if c separates words.
-template <bool (*kParts)(char32_t)>
+// Converts to title case. kSeparates(c) returns true if c separates words.
+template <bool (*kSeparates)(char32_t)>
 Text titled(TextView text) {
   Text result(text);
   bool in_word = false;
   for (char32_t& c : result) {
-    const bool parts = kParts(c);
-    if (!parts) c = in_word ? lower(c) : upper(c);
-    in_word = !parts;
+    const bool separates = kSeparates(c);
+    if (!separates) c = in_word ? lower(c) : upper(c);
+    in_word = !separates;
   }
   return result;
 }
@@ -64,26 +64,32 @@ Text capitalized(TextView text) {
 
 enum class Ends { Both, Left, Right };
 
-Value stripped(Session& session, TextView text, const Value* characters, Ends ends) {
+// Implements str.strip, lstrip and rstrip, and the filter trim, which also accepts values of other types.
+template <Ends kEnds>
+Value strip(Session& session, const Value& self, const Arguments& arguments) {
+  const Value* characters = bind(arguments, {"chars"})[0];
   const Text* set = characters == nullptr || characters->is_none() ? nullptr : &text_of(*characters);
-  const auto goes = [&](char32_t c) {
+  const Text converted = self.text() == nullptr ? as_text(session, self) : Text();
+  TextView text = self.text() == nullptr ? converted : *self.text();
+  const auto is_stripped = [&](char32_t c) {
     return set == nullptr ? is_space(c) : set->find_first_of(Text{code_of(c), c | kFromMessage}) != Text::npos;
   };
   size_t n_steps = 1;
-  while (ends != Ends::Right && !text.empty() && goes(text.front())) text.remove_prefix(1), ++n_steps;
-  while (ends != Ends::Left && !text.empty() && goes(text.back())) text.remove_suffix(1), ++n_steps;
+  while (kEnds != Ends::Right && !text.empty() && is_stripped(text.front())) text.remove_prefix(1), ++n_steps;
+  while (kEnds != Ends::Left && !text.empty() && is_stripped(text.back())) text.remove_suffix(1), ++n_steps;
   session.spend(n_steps * (set == nullptr ? 1 : 1 + set->size()) / kCharactersPerStep);
   return session.text(Text(text));
 }
 
-template <Ends kEnds>
-Value strip(Session& session, const Value& self, const Arguments& arguments) {
-  return stripped(session, text_of(self), bind(arguments, {"chars"})[0], kEnds);
-}
-
-Value replaced(Session& session, TextView text, TextView old, TextView with, int64_t count) {
+Value replace(Session& session, const Value& self, const Arguments& arguments) {
+  const auto a = bind(arguments, {"old", "new", "count"}, 2);
+  const Text whole = as_text(session, self);
+  const Text old = as_text(session, *a[0]);
+  const Text with = as_text(session, *a[1]);
+  const TextView text = whole;
   Text result;
   size_t from = 0;
+  int64_t count = integer(a[2], -1);
   for (; count != 0; --count) {
     const size_t at = find_part(session, text, old, from);
     if (at == Text::npos || (old.empty() && at >= text.size())) break;
@@ -95,11 +101,6 @@ Value replaced(Session& session, TextView text, TextView old, TextView with, int
   session.append(result, text.substr(std::min(from, text.size())));
   if (old.empty() && count != 0) session.append(result, with);
   return session.text(std::move(result));
-}
-
-Value replace(Session& session, const Value& self, const Arguments& arguments) {
-  const auto a = bind(arguments, {"old", "new", "count"}, 2);
-  return replaced(session, as_text(session, self), as_text(session, *a[0]), as_text(session, *a[1]), integer(a[2], -1));
 }
 
 // Splits at runs of whitespace, like Python's str.split without a separator.
@@ -166,9 +167,6 @@ Value change(Session& session, const Value& self, const Arguments& arguments) {
   static_cast<void>(bind(arguments, {}));
   return session.text(kChange(as_text(session, self)));
 }
-Value trim_filter(Session& session, const Value& self, const Arguments& arguments) {
-  return stripped(session, as_text(session, self), bind(arguments, {"chars"})[0], Ends::Both);
-}
 
 Value joined(Session& session, const Value& self, const Arguments& arguments) {
   Text result;
@@ -231,12 +229,13 @@ Value partition(Session& session, const Value& self, const Arguments& arguments)
   const TextView part = text_of(*bind(arguments, {"sep"}, 1)[0]);
   if (part.empty()) core::fail("empty separator");
   const size_t at = kLast ? find_last_part(session, text, part) : find_part(session, text, part);
-  const auto of = [&](TextView t) { return session.text(Text(t)); };
+  const auto value = [&](TextView t) { return session.text(Text(t)); };
   if (at != Text::npos) {
-    return session.list({of(text.substr(0, at)), of(text.substr(at, part.size())), of(text.substr(at + part.size()))},
-                        true);
+    return session.list(
+        {value(text.substr(0, at)), value(text.substr(at, part.size())), value(text.substr(at + part.size()))}, true);
   }
-  return kLast ? session.list({of({}), of({}), of(text)}, true) : session.list({of(text), of({}), of({})}, true);
+  return kLast ? session.list({value({}), value({}), value(text)}, true)
+               : session.list({value(text), value({}), value({})}, true);
 }
 
 Value splitlines(Session& session, const Value& self, const Arguments& arguments) {
@@ -266,9 +265,8 @@ Value all_are(Session& session, const Value& self, const Arguments& arguments) {
   return {!text.empty() && std::ranges::all_of(text, kIs)};
 }
 
-bool is_letter(char32_t c) { return is_word(c) && code_of(c) != U'_' && (code_of(c) < U'0' || code_of(c) > U'9'); }
 bool is_letter_or_digit(char32_t c) { return is_word(c) && code_of(c) != U'_'; }
-bool is_decimal(char32_t c) { return code_of(c) >= U'0' && code_of(c) <= U'9'; }
+bool is_letter(char32_t c) { return is_letter_or_digit(c) && !is_decimal(c); }
 
 template <bool (*kIs)(TextView)>
 Value has_case(Session&, const Value& self, const Arguments& arguments) {
@@ -347,11 +345,11 @@ constexpr std::array kTextMethods{Builtin{"strip", strip<Ends::Both>},
                                   Builtin{"center", pad<Place::Center>},
                                   Builtin{"zfill", zfill}};
 
-constexpr std::array kTextFilters{Builtin{"trim", trim_filter},
+constexpr std::array kTextFilters{Builtin{"trim", strip<Ends::Both>},
                                   Builtin{"replace", replace},
                                   Builtin{"upper", change<upper_case>},
                                   Builtin{"lower", change<lower_case>},
-                                  Builtin{"title", change<titled<parts_words>>},
+                                  Builtin{"title", change<titled<separates_words>>},
                                   Builtin{"capitalize", change<capitalized>},
                                   Builtin{"center", center_filter}};
 
@@ -373,6 +371,8 @@ bool is_word(char32_t c) {
   if (code >= 0xD800 && code < 0xE000) return false;
   return ::iswalnum_l(static_cast<wint_t>(code), unicode_locale()) != 0;
 }
+
+bool is_decimal(char32_t c) { return code_of(c) >= U'0' && code_of(c) <= U'9'; }
 
 std::vector<TextView> lines_of(TextView text, bool with_ends) {
   constexpr TextView kEnds = U"\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029";

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <compare>
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/utf8.h"
@@ -69,11 +70,7 @@ void write_repr(Session& session, Text& out, TextView text) {
     } else if (is_printable(code)) {
       session.append(out, {&c, 1});
     } else {
-      const auto n = static_cast<uint32_t>(code);
-      append_escape(session, out, c,
-                    n < 0x100     ? fmt::format("\\x{:02x}", n)
-                    : n < 0x10000 ? fmt::format("\\u{:04x}", n)
-                                  : fmt::format("\\U{:08x}", n));
+      append_escape(session, out, c, python_escape(code));
     }
   }
   session.append(out, {&quote, 1});
@@ -111,6 +108,12 @@ std::string json_scalar(const Value& value) {
 }
 
 }  // namespace
+
+std::string python_escape(char32_t code) {
+  const auto n = static_cast<uint32_t>(code);
+  if (n < 0x100) return fmt::format("\\x{:02x}", n);
+  return n < 0x10000 ? fmt::format("\\u{:04x}", n) : fmt::format("\\U{:08x}", n);
+}
 
 Text from_utf8(std::string_view utf8, char32_t mark) {
   Text text;
@@ -171,9 +174,7 @@ Value Session::dict(std::vector<std::pair<Value, Value>> items) {
   Dict dict;
   int depth = 0;
   for (auto& [key, value] : items) {
-    if (key.dict() != nullptr || (key.list() != nullptr && !key.list()->is_tuple)) {
-      core::fail("unhashable type: '{}'", type_name(key));
-    }
+    require_hashable(key);
     depth = std::max({depth, depth_of(key), depth_of(value)});
     if (const Value* known = find_key(*this, dict, key)) {
       const_cast<Value&>(*known) = std::move(value);
@@ -231,6 +232,11 @@ std::optional<double> number(const Value& value) {
   if (const int64_t* i = std::get_if<int64_t>(&value.data)) return static_cast<double>(*i);
   if (const double* d = std::get_if<double>(&value.data)) return *d;
   return {};
+}
+
+void require_hashable(const Value& value) {
+  const bool is_list = value.list() != nullptr && !value.list()->is_tuple;
+  if (is_list || value.dict() != nullptr) core::fail("unhashable type: '{}'", type_name(value));
 }
 
 bool truthy(const Value& value) {
@@ -344,6 +350,25 @@ void write(Session& session, Text& out, const Value& value, bool repr) {
   } else {
     session.append(out, from_utf8(fmt::format("<{}>", type_name(value))));
   }
+}
+
+Value from_json(Session& session, const nlohmann::ordered_json& json, char32_t mark) {
+  if (json.is_string()) return session.text(from_utf8(json.get_ref<const std::string&>(), mark));
+  if (json.is_boolean()) return {json.get<bool>()};
+  const bool is_huge = json.is_number_unsigned() && json.get<uint64_t>() > uint64_t{INT64_MAX};
+  if (json.is_number_integer() && !is_huge) return {json.get<int64_t>()};
+  if (json.is_number()) return {json.get<double>()};
+  if (json.is_array()) {
+    std::vector<Value> items;
+    for (const auto& item : json) items.push_back(from_json(session, item, mark));
+    return session.list(std::move(items));
+  }
+  if (!json.is_object()) return {None{}};
+  std::vector<std::pair<Value, Value>> items;
+  for (const auto& [key, item] : json.items()) {
+    items.emplace_back(session.text(from_utf8(key, mark)), from_json(session, item, mark));
+  }
+  return session.dict(std::move(items));
 }
 
 void write_json(Session& session, Text& out, const Value& value, const JsonStyle& style, size_t level) {

@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -34,6 +35,9 @@ inline constexpr size_t kMaxRange = 100'000;          ///< maximum length of ran
 /// replaces an invalid byte by the code point U+DC00 + byte; to_utf8() restores the byte.
 [[nodiscard]] Text from_utf8(std::string_view utf8, char32_t mark = 0);
 [[nodiscard]] std::string to_utf8(TextView text);
+
+/// Returns the escape sequence of a character in Python's repr(): "\xNN", "\uNNNN" or "\UNNNNNNNN".
+[[nodiscard]] std::string python_escape(char32_t code);
 
 [[nodiscard]] bool is_space(char32_t c);          ///< as Python's str.isspace
 [[nodiscard]] bool same(TextView a, TextView b);  ///< compares code points, ignoring kFromMessage
@@ -126,6 +130,8 @@ struct Arguments {
 };
 
 [[nodiscard]] std::string_view type_name(const Value& value);  ///< Python's name of the type: "str", "list", …
+/// Throws core::Error if the value cannot be a key of a dict.
+void require_hashable(const Value& value);
 /// Returns the value of an int, float or bool, or nullopt for other types.
 [[nodiscard]] std::optional<double> number(const Value& value);
 [[nodiscard]] bool truthy(const Value& value);                               ///< Python's bool(value)
@@ -139,6 +145,9 @@ struct Arguments {
 
 /// Appends Python's str(value), or repr(value) if `repr` is true.
 void write(Session& session, Text& out, const Value& value, bool repr = false);
+
+/// Converts JSON. Sets the bit `mark` (kFromMessage or 0) in all strings and keys. Integers beyond int64 become floats.
+[[nodiscard]] Value from_json(Session& session, const nlohmann::ordered_json& json, char32_t mark);
 
 struct JsonStyle {
   Text indent{};       ///< indentation per level

@@ -87,25 +87,11 @@ def test_base_is_found_from_the_config(adapter, tmp_path):
     assert (tmp_path / "a.gguf").read_bytes() == to_gguf(adapter).read_bytes()
 
 
-def rewritten(file, out, change_tensors=lambda t: t, **fields):
-    """Writes a copy of the adapter with changed tensors or fields, using the gguf package. None removes a field."""
-    reader = gguf.GGUFReader(file)
-    said = {key: reader.get_field(key).contents() for key in ("general.type", "adapter.type", "adapter.lora.alpha")}
-    said.update(fields)
-    writer = gguf.GGUFWriter(out, said.pop("general.architecture", "llama"))
-    for key, value in said.items():
-        if value is not None:
-            (writer.add_string if isinstance(value, str) else writer.add_float32)(key, value)
-    for name, data in change_tensors({t.name: t.data for t in reader.tensors}).items():
-        writer.add_tensor(name, np.ascontiguousarray(data))
-    gguf_copies.finish(writer)
-    return out
-
-
 @pytest.mark.parametrize("alpha", [None, 0.0])
 def test_scale_defaults_to_one_without_alpha(golden_gguf, adapter, text, tmp_path, alpha):
     """If alpha is missing or 0, the scale is 1, as in llama.cpp (llama_adapter_lora_weight::get_scale)."""
-    file = rewritten(to_gguf(adapter), tmp_path / "plain.gguf", **{"adapter.lora.alpha": alpha})
+    file, key = tmp_path / "plain.gguf", "adapter.lora.alpha"
+    gguf_copies.copy(to_gguf(adapter), file, keys={} if alpha is None else {key: alpha}, without=[key])
     change_config(adapter, lora_alpha=4)  # equals the rank, so the scale is 1
     assert (scores(golden_gguf, text, "--lora", file) == scores(golden_gguf, text, "--lora", adapter)).all()
 
@@ -129,8 +115,9 @@ A, B = "blk.0.attn_q.weight.lora_a", "blk.0.attn_q.weight.lora_b"
     (lambda t: t, {"adapter.alora.invocation_tokens": 1.0}, ["adapter.alora.invocation_tokens"]),
 ])
 def test_invalid_gguf_adapters_are_rejected_by_name(golden_gguf, adapter, tmp_path, change, fields, parts):
-    file = rewritten(to_gguf(adapter), tmp_path / "other.gguf", change, **fields)
-    assert_refused(run("generate", "-m", golden_gguf, "-n", 1, "--lora", file, "A"), FAILED, "other.gguf", *parts)
+    changed = lambda tensors: {name: (array, None) for name, array in change({n: a for n, (a, _) in tensors.items()}).items()}
+    gguf_copies.copy(to_gguf(adapter), tmp_path / "other.gguf", changed, keys=fields)
+    assert_refused(run("generate", "-m", golden_gguf, "-n", 1, "--lora", tmp_path / "other.gguf", "A"), FAILED, "other.gguf", *parts)
 
 
 def test_adapters_and_models_are_distinguished(golden_gguf, adapter):

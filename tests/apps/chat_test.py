@@ -52,7 +52,7 @@ def test_single_turn_prints_only_the_answer(model):
 
 def test_history_and_reset(model):
     flags = ["-m", model, "-n", 12, "-s", 1, "--stop", "\n"]
-    _, out, err = talk(*flags, lines=["hello", "world", "/reset", "hello", "", "world"])
+    _, out, err = talk(*flags, lines=["hello\r", "world", "/reset\r", "hello", "", "world"])
     answers = out.split("\n")
     assert answers[0] == answers[2] and answers[1] == answers[3] and len(answers) == 5
     again = COSTS.findall(err)[2]

@@ -4,13 +4,11 @@ import json
 import math
 import os
 import re
-import subprocess
 
 import pytest
 import sound
 
-from support import (BUILD, EXPECTED, FAILED, GOLDEN, LONG, ROOT, WRONG_USAGE, assert_refused, generate, one_json, run,
-                     succeed)
+from support import EXPECTED, FAILED, GOLDEN, LONG, ROOT, WRONG_USAGE, assert_refused, generate, one_json, run, succeed
 
 PROGRAMS = ["train", "generate", "export", "inspect", "bench", "verify", "chat", "perplexity", "explain"]
 
@@ -31,7 +29,8 @@ def test_errors_name_missing_arguments(program, missing):
 
 NUMBERS = {
     "generate": {"--max-tokens": ["-1", "abc", "3.5", ""], "--temperature": ["nan", "-0.1", "1e9"], "--top-k": ["1.5"],
-                 "--seed": ["-1"], "--threads": ["0", "99999"], "--context": ["1", "1e99"]},
+                 "--seed": ["-1"], "--threads": ["0", "99999"], "--context": ["1", "1e99"],
+                 "--gpu-layers": ["0", "x", "99999"]},
     "bench": {"--prompt-tokens": ["0"], "--gen-tokens": ["0"], "--batch": ["0", "1,x"], "--repetitions": ["0"]},
     "train": {"--steps": ["0", "-5", "3.5", "nan"], "--lr": ["nan", "-1", "1e9"], "--batch-size": ["0"],
               "--dropout": ["1", "nan"], "--beta2": ["1"], "--minutes": ["0", "nan"], "--layers": ["0", "1e30"],
@@ -251,11 +250,6 @@ def test_inspect_shows_every_format(golden_gguf):
     assert "blk.1.ffn_down.weight" in succeed("inspect", golden_gguf).stdout
     for path in (GOLDEN, GOLDEN / "model.safetensors"):
         assert "model.layers.1.mlp.down_proj.weight" in succeed("inspect", path).stdout
-
-
-def test_programs_run_from_any_folder(golden_gguf, tmp_path):
-    done = subprocess.run([BUILD / "generate", "-m", golden_gguf, "-n", "1"], cwd=tmp_path, capture_output=True)
-    assert done.returncode == 0
 
 
 @pytest.mark.parametrize("program", ["bench", "chat", "explain", "export", "generate", "inspect", "perplexity", "serve",

@@ -137,7 +137,9 @@ def test_chat_template_is_saved_with_the_model(home, published, trained):
 
 
 def test_named_template_is_saved_with_the_model(home, published):
-    train(home, "--init", published, "--out", home / "zephyr", "--steps", "1", "--chat-template", "zephyr", *FLAGS)
+    done = train(home, "--init", published, "--out", home / "zephyr", "--steps", "1", "--chat-template", "zephyr",
+                 "--validation-fraction", "1e-8", *FLAGS)
+    assert "validation: 1 conversations, " in done.stdout  # at least one
     field = gguf.GGUFReader(home / "zephyr/model.gguf").fields["tokenizer.chat_template"]
     assert "<|assistant|>" in field.contents()
     train(home, "--init", published, "--lora-rank", "2", "--out", home / "adapter", "--steps", "1", "--chat-template",

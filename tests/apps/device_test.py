@@ -37,12 +37,6 @@ def test_errors_name_invalid_sizes(arguments, size):
     assert_refused(done, WRONG_USAGE, "--cache-memory", "2G")
 
 
-@pytest.mark.parametrize("layers", ["0", "-1", "3.5", "x", "99999"])
-def test_errors_name_invalid_layer_counts(arguments, layers):
-    done = run("generate", *arguments["generate"], "--device", "cuda", "--gpu-layers", layers)
-    assert_refused(done, WRONG_USAGE, "--gpu-layers")
-
-
 def test_more_layers_than_the_model_are_rejected(arguments):
     done = run("generate", *arguments["generate"], "--device", "cuda", "--gpu-layers", "999")
     assert_refused(done, WRONG_USAGE, "--gpu-layers is 999", "the model has")
@@ -84,12 +78,6 @@ def test_device_list_explains_a_missing_gpu(program):
     """--device list reports why there is no GPU, even without the arguments that the program otherwise requires."""
     reason = "no usable GPU" if HAS_CUDA else "FOLIO_CUDA=ON"
     assert_refused(run(program, "--device", "list"), FAILED, reason)
-
-
-def test_cpu_is_the_default(golden_gguf):
-    flags = ["-n", "20", "--seed", "3", "a"]
-    texts = [generate(golden_gguf, *flags, *device)["tokens"] for device in ([], ["--device", "cpu"])]
-    assert texts[0] == texts[1]
 
 
 @with_gpu

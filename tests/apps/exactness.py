@@ -1,7 +1,5 @@
 """Helpers for tests of killed and failing runs: a run to interrupt, and its results, which must repeat bit for bit."""
 
-import re
-
 from support import SMALL_RUN, TEXT, log_of, succeed
 
 
@@ -51,8 +49,3 @@ def assert_same(actual, expected, where):
     assert actual.keys() == expected.keys(), f"{where}: {actual.keys() ^ expected.keys()}"
     different = [name for name in expected if actual[name] != expected[name]]
     assert not different, f"{where}: {different} differ from the undisturbed run's"
-
-
-def named_checkpoint(line):
-    """Returns the step of the last good checkpoint in an error message."""
-    return int(re.search(r"the last good checkpoint is \S*/checkpoints/step-(\d+)", line)[1])

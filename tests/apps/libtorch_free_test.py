@@ -25,7 +25,6 @@ ENGINE_STUDIES = [f.name for f in (ROOT / "experiments").glob("[0-9]*") if int(f
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 LIBTORCH = re.compile(r"^(torch|ATen|c10|caffe2|TH)/")
-TRAINING_HALF = re.compile(r"^(modules|train)/")
 
 
 def sources(folder):
@@ -39,22 +38,18 @@ def includes(files):
             for header in INCLUDE.findall(f.read_text(encoding="utf-8"))}
 
 
-@pytest.mark.parametrize("folder", SERVING_FOLDERS)
-def test_serving_sources_do_not_include_training(folder):
+# test_folders_include_only_permitted_headers tests that they don't include headers of the training half.
+@pytest.mark.parametrize("folder", [*SERVING_FOLDERS, *(f"experiments/{study}" for study in ENGINE_STUDIES)])
+def test_serving_sources_do_not_include_libtorch(folder):
     found = includes(sources(folder))
     assert found
-    assert [(f, h) for f, h in found if LIBTORCH.match(h) or TRAINING_HALF.match(h)] == []
+    assert [(f, h) for f, h in found if LIBTORCH.match(h)] == []
 
 
 def test_serving_programs_do_not_include_training():
     found = includes(SERVING_SOURCES)
     assert ("src/apps/serve.cpp", "infer/server/serve_http.h") in found
-    assert [(f, h) for f, h in found if LIBTORCH.match(h) or TRAINING_HALF.match(h)] == []
-
-
-@pytest.mark.parametrize("study", ENGINE_STUDIES)
-def test_engine_studies_do_not_include_libtorch(study):
-    assert [(f, h) for f, h in includes(sources(f"experiments/{study}")) if LIBTORCH.match(h)] == []
+    assert [(f, h) for f, h in found if LIBTORCH.match(h) or h.startswith(("modules/", "train/"))] == []
 
 
 def test_tape_is_plain_cpp():

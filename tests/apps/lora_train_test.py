@@ -182,7 +182,6 @@ def test_invalid_options_are_rejected_by_name(home):
     refuse(WRONG_USAGE, *lora, "--device", "cuda", parts=["--lora-rank", "--device"])
     refuse(WRONG_USAGE, "--init", GOLDEN, "--lora-alpha", "4", parts=["--lora-alpha", "--lora-rank"])
     refuse(WRONG_USAGE, "--init", GOLDEN, "--lora-rank", "257", parts=["--lora-rank", "256"])
-    refuse(FAILED, *lora, "--layers", "3", parts=["n_layers"])
 
 
 def test_run_resumes_only_with_its_base(home):

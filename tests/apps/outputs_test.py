@@ -4,6 +4,7 @@ The tests create their own devices like /dev/null, so that a bug can't replace t
 """
 
 import itertools
+import json
 import os
 import resource
 import signal
@@ -14,8 +15,8 @@ import subprocess
 
 import pytest
 
-from support import (BUILD, FAILED, GOLDEN, INTERRUPTED, WRONG_USAGE, assert_refused, environment, run, start, succeed,
-                     wait_until)
+from support import (BUILD, FAILED, GOLDEN, INTERRUPTED, SMALL_RUN, TEXT, WRONG_USAGE, assert_refused, environment, run,
+                     start, succeed, wait_until)
 
 NULL, ZERO, FULL = 3, 5, 7  # minor device numbers of /dev/null, /dev/zero and /dev/full
 
@@ -54,7 +55,7 @@ def test_file_size_limit_gives_one_line(tmp_path):
 def test_tokenizer_files_are_replaced_only_with_force(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("the cat and the hat and the mat\n" * 20)
-    train = ["tokenize", "train", text, "--vocab-size", 260]
+    train = ["tokenize", "train", "--special", "<end>", text, text, "--vocab-size", 260]
     config = tmp_path / "tokenizer_config.json"
     config.write_text("mine")
     assert_refused(run(*train, "-o", tmp_path / "t.json"), FAILED, config, "--force")
@@ -63,6 +64,7 @@ def test_tokenizer_files_are_replaced_only_with_force(tmp_path):
     assert_refused(run(*train, "-o", tmp_path / "pipe", "--force"), FAILED, tmp_path / "pipe", "not a regular file")
     succeed(*train, "-o", tmp_path / "t.json", "--force")
     assert "PreTrainedTokenizerFast" in config.read_text()
+    assert [token["content"] for token in json.loads((tmp_path / "t.json").read_text())["added_tokens"]] == ["<end>"]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["pipe", "t.json", "text.txt", "tokenizer_config.json"]
 
 
@@ -70,7 +72,8 @@ def test_tokenizer_files_are_replaced_only_with_force(tmp_path):
 
 def calls(golden_gguf, path, tmp_path):
     text = tmp_path / "text.txt"
-    text.write_text("a text\n")
+    text.write_text(TEXT)
+    yield "tokenize", "train", path, "-o", tmp_path / "out"
     yield "generate", "-m", path
     yield "generate", "-m", golden_gguf, "--prompts", path
     yield "generate", "-m", golden_gguf, "--grammar", path
@@ -87,7 +90,11 @@ def calls(golden_gguf, path, tmp_path):
     yield "tokenize", "encode", "-t", path, text
     yield "tokenize", "encode", "-t", GOLDEN, path
     yield "tokenize", "stats", "-t", GOLDEN, path
-    yield "tokenize", "train", path, "-o", tmp_path / "out"
+    if (BUILD / "train").exists():
+        yield "train", path, *SMALL_RUN
+        for flag in ("--init", "--eval", "--out", "--config", "--tokenizer"):
+            yield "train", text, *SMALL_RUN, flag, path
+        yield "verify", path, path
 
 
 @pytest.mark.parametrize("kind", ["pipe", "pipe.gz", "zero", "zero.jsonl", "socket", "loop", "nowhere", "n" * 300])
@@ -104,8 +111,8 @@ def test_non_files_give_one_line_without_waiting(golden_gguf, tmp_path, kind):
     with socket.socket(socket.AF_UNIX) as s:
         if kind == "socket":
             s.bind(os.path.relpath(path))
-        # All commands open files with the same functions, so five commands suffice for most kinds of paths.
-        for call in itertools.islice(calls(golden_gguf, path, tmp_path), None if kind in ("pipe", "zero") else 5):
+        # All commands open files with the same functions, so six commands suffice for most kinds of paths.
+        for call in itertools.islice(calls(golden_gguf, path, tmp_path), None if kind in ("pipe", "zero") else 6):
             done = run(*call, timeout=60)
             assert_refused(done, WRONG_USAGE if done.returncode == WRONG_USAGE else FAILED, str(path)[:60])
             assert "filesystem error" not in done.stderr and not (tmp_path / "out").exists(), done.stderr

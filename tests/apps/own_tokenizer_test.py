@@ -1,6 +1,7 @@
 """Tests train --tokenizer bpe:N: transformers and tokenizers give the same ids as the trained tokenizer."""
 
 import json
+import re
 import shutil
 import subprocess
 
@@ -31,7 +32,7 @@ def test_merges_are_learned_from_the_training_split(home):
     expected.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     part = BOOK.encode()[:int(0.9 * len(BOOK.encode()))]
     text = part.decode("utf-8", errors="ignore")
-    text = BOOK[:BOOK.index("\n", len(text) - 1) + 1]  # the training split ends at the end of a line
+    text = BOOK[:re.compile(r"(?<=\w)\s").search(BOOK, len(text)).start()]  # the training split ends at the end of a word
     expected.train_from_iterator([text], trainers.BpeTrainer(
         vocab_size=350, special_tokens=["<|endoftext|>"], show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
@@ -70,6 +71,7 @@ def test_errors_are_one_line(home, tmp_path):
         assert_refused(run("train", home / "book.txt", "--out", out, *SMALL_RUN, "--tokenizer", name, home=home), code, *parts)
         assert not out.exists()
     assert_refused(run("tokenize", "train", home / "book.txt", "-o", tmp_path / "tokenizer_config.json"), WRONG_USAGE, "--out")
+    assert_refused(run("tokenize", "train", "none.txt", "-o", home / "book.txt/t.json"), FAILED, "create the folder")
     refused("bpe:many", WRONG_USAGE, "bpe:N")
     refused("bpe:100", FAILED, "too small", "257")
     refused(tmp_path / "none.json", FAILED, "none.json")

@@ -8,9 +8,8 @@ import subprocess
 
 import pytest
 
-from outputs_test import NULL, ZERO, device
-from support import (BUILD, FAILED, LONG, SMALL_RUN, WRONG_USAGE, assert_refused, environment, interrupt, log_of, run,
-                     succeed)
+from outputs_test import NULL, device
+from support import BUILD, FAILED, SMALL_RUN, assert_refused, environment, interrupt, log_of, run, succeed
 
 ENDLESS = [*SMALL_RUN, "--steps", "1000000", "--log-every", "1", "--eval-every", "100000"]
 
@@ -45,25 +44,6 @@ def test_other_outputs_of_a_run_may_be_devices(home):
             null, "--dump-grads", null, home=home)
     assert stat.S_ISCHR(null.stat().st_mode)
     assert sorted(p.name for p in home.iterdir()) == ["cats.txt", "null", "r"]
-
-
-@pytest.mark.parametrize("kind", ["pipe", "pipe.jsonl", "zero", "loop", "n" * 300])
-def test_non_files_give_one_line_without_waiting(home, kind):
-    path = home / kind
-    if kind.startswith("pipe"):
-        os.mkfifo(path)
-    elif kind == "zero":
-        device(path, ZERO)
-    elif kind == "loop":
-        path.symlink_to("loop")
-    text, small = home / "cats.txt", [*SMALL_RUN, "--steps", "2"]
-    calls = [("train", path, *small), ("train", text, *small, "--init", path), ("train", text, *small, "--eval", path),
-             ("train", text, *small, "--out", path), ("train", text, *small, "--config", path),
-             ("train", text, *small, "--tokenizer", path), ("verify", path, path)]
-    for call in calls if kind == "pipe" or LONG else calls[:2]:
-        done = run(*call, home=home, timeout=60)
-        assert_refused(done, WRONG_USAGE if done.returncode == WRONG_USAGE else FAILED, str(path)[:60])
-        assert "filesystem error" not in done.stderr and not (home / "runs").exists()
 
 
 def test_logs_that_are_not_files_are_rejected(home):

@@ -66,16 +66,17 @@ def workers_of(process):
     return [int(pid) for pid in children if Path(f"/proc/{pid}/exe").resolve() == (BUILD / "train").resolve()]
 
 
-def test_max_restarts_resumes_automatically(home):
+@pytest.mark.parametrize("n", [1, 2])
+def test_max_restarts_resumes_automatically(home, n):
     flags = [home / "cats.txt", *RUN, "--batch-size", "8", "--steps", "100", "--checkpoint-every", "20"]
-    train_on_ranks(2, home, *flags, "--out", home / "undisturbed")
-    command = [TORCHRUN, "--no-python", "--nproc-per-node", "2", "--max-restarts", "2", "--master-port", free_port(),
+    train_on_ranks(n, home, *flags, "--out", home / "undisturbed")
+    command = [TORCHRUN, "--no-python", "--nproc-per-node", str(n), "--max-restarts", "2", "--master-port", free_port(),
                BUILD / "train", *flags, "--out", home / "run"]
     with open(home / "torchrun.err", "wb") as err:
         process = held(command, env=environment(home), stderr=err)  # blocks while its output is unread
         try:
             before = "".join(read_until(process, "step 25/"))
-            os.kill(workers_of(process)[1], signal.SIGKILL)
+            os.kill(workers_of(process)[-1], signal.SIGKILL)
             out, _ = process.communicate(timeout=HANG)
         finally:
             if process.poll() is None:

@@ -47,13 +47,8 @@ TEST(Printable, TruncatesLongTextAtCharacterBoundaries) {
   EXPECT_EQ(printable("abcdefg", 6), "abcdef…");
   for (size_t max = 1; max < 40; ++max) {
     const std::string shown = printable(std::string(10, 'x') + "日本日本日本日本日本", max);
-    EXPECT_EQ(complete_utf8_prefix(shown), shown.size());
+    EXPECT_TRUE(is_utf8(shown)) << max;
     EXPECT_LE(shown.size(), max + 3 + std::string("…").size());
-    for (size_t at = 0; at < shown.size();) {
-      const Utf8Char c = decode_utf8(shown, at);
-      ASSERT_TRUE(c.valid) << max;
-      at += c.length;
-    }
   }
 }
 

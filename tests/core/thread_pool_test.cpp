@@ -112,24 +112,6 @@ TEST(ThreadPool, RepeatedLoopsAreSynchronized) {
   EXPECT_EQ(cells, std::vector<uint32_t>(30, kRounds));
 }
 
-TEST(ThreadPool, UnusedPoolShutsDown) {
-  for (int i = 0; i < 50; ++i) const ThreadPool pool(4);
-}
-
-TEST(ThreadPool, AcceptsBodiesByReferenceAndByValue) {
-  ThreadPool pool(2);
-  std::atomic<size_t> sum{0};
-  const auto body = [&sum](size_t begin, size_t end) { sum += end - begin; };
-  pool.parallel_for(10, 1, body);
-  auto changing = [&sum, calls = 0](size_t begin, size_t end) mutable {
-    calls = 1;  // a body may be a mutable lambda
-    sum += end - begin + static_cast<size_t>(calls) - 1;
-  };
-  ThreadPool alone(1);
-  alone.parallel_for(10, 1, changing);
-  EXPECT_EQ(sum, 20U);
-}
-
 // With four threads and four indices, each chunk is one index. `throwing` selects the chunks that throw, one bit each.
 TEST(ThreadPool, RethrowsTheFirstExceptionAfterAllChunksEnd) {
   ThreadPool pool(4);
@@ -217,7 +199,7 @@ TEST(ThreadPool, LosesNoSignalWhileAThreadFallsAsleep) {
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers reserve more than 1 GiB
 // With 1 GiB of address space, a few hundred threads can be started before one fails.
-TEST(ThreadPool, AThreadThatCannotBeStartedIsAnErrorThatSaysSo) {
+TEST(ThreadPool, AThreadThatCannotBeStartedIsAnError) {
   const std::string text = test::in_little_memory([] {
     std::string error = test::error_of([] { const ThreadPool pool(5000); });
     const ThreadPool after(2);  // succeeds only if the failed pool's threads have ended
@@ -231,7 +213,7 @@ TEST(ThreadPool, AThreadThatCannotBeStartedIsAnErrorThatSaysSo) {
 
 TEST(ThreadPool, ZeroThreadsMeansTheDefault) {
   EXPECT_GE(default_threads(), 1U);
-  EXPECT_EQ(ThreadPool(0).size(), default_threads());
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(ThreadPool(0).size(), default_threads()) << "an unused pool shuts down";
 }
 
 }  // namespace

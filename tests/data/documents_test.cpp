@@ -26,7 +26,7 @@ TEST(Documents, CountTheBytesReadFromAllFiles) {
   EXPECT_EQ(documents.n_bytes(), 37U);
 }
 
-// A GGUF of these tokenizers is the same.
+// GGUF does not store the setting in which these tokenizers differ.
 TEST(DocumentTokens, EachTokenizerHasItsOwnFile) {
   const TempDir dir;
   write_bytes(dir / "a.txt", " a");

@@ -46,49 +46,33 @@ TEST(FeedForward, PlainFeedForwardHasSwiGlusParameterCount) {
   EXPECT_THROW(blocks_with_plain_feed_forward(odd, Activation::ReLU), core::Error);
 }
 
-TEST(FeedForward, WidthScaledFeedForwardPreservesMagnitude) {
-  core::ModelConfig wide = kConfig;
-  wide.dim = 128;
-  wide.head_dim = 32;
-  wide.hidden_dim = 352;
-  nn::Llama model = seeded_llama(wide, 5);
-  const nn::Llama before = seeded_llama(wide, 5);
-  draw_feed_forwards_by_width(model);
-  const auto old = before->named_parameters();
-  for (const auto& p : model->named_parameters()) {
-    const bool reads = p.key().ends_with("w1.weight") || p.key().ends_with("w3.weight");
-    EXPECT_EQ(!reads, torch::equal(p.value(), old[p.key()])) << p.key();
-    if (reads) {
-      EXPECT_NEAR(p.value().std().item<double>() * std::sqrt(128.0), 1.0, 0.02) << p.key();
+TEST(ComparedBlocks, WidthScaledMatricesPreserveMagnitude) {
+  for (const bool whole_blocks : {false, true}) {
+    nn::Llama model = seeded_llama(kConfig, 5);
+    const nn::Llama before = seeded_llama(kConfig, 5);
+    whole_blocks ? draw_blocks_by_width(model) : draw_feed_forwards_by_width(model);
+    const auto old = before->named_parameters();
+    for (const auto& p : model->named_parameters()) {
+      const bool drawn = whole_blocks ? p.key().starts_with("layers.") && p->dim() == 2
+                                      : p.key().ends_with("w1.weight") || p.key().ends_with("w3.weight");
+      EXPECT_EQ(!drawn, torch::equal(p.value(), old[p.key()])) << p.key();
+      if (!drawn) continue;
+      const double spread = p->std().item<double>() * std::sqrt(static_cast<double>(p->size(1)));
+      // The bound is five standard errors. The relative standard error of the standard deviation of n normal values is
+      // 1 / √(2n).
+      EXPECT_NEAR(spread, 1.0, 5.0 / std::sqrt(2.0 * static_cast<double>(p->numel()))) << p.key();
     }
   }
 }
 
-TEST(ComparedBlocks, WidthScaledMatricesPreserveMagnitude) {
-  nn::Llama model = seeded_llama(kConfig, 5);
-  const nn::Llama before = seeded_llama(kConfig, 5);
-  draw_blocks_by_width(model);
-  const auto old = before->named_parameters();
-  for (const auto& p : model->named_parameters()) {
-    const bool of_block = p.key().starts_with("layers.") && p->dim() == 2;
-    EXPECT_EQ(!of_block, torch::equal(p.value(), old[p.key()])) << p.key();
-    if (!of_block) continue;
-    const double spread = p->std().item<double>() * std::sqrt(static_cast<double>(p->size(1)));
-    // The bound is five standard errors. The relative standard error of the standard deviation of n normal values is
-    // 1 / √(2n).
-    EXPECT_NEAR(spread, 1.0, 5.0 / std::sqrt(2.0 * static_cast<double>(p->numel()))) << p.key();
-  }
-}
-
 TEST(ComparedBlocks, PositionsAreIndependentWithoutAttention) {
-  EXPECT_EQ(reach(blocks_without_attention(kConfig)), 0.0);
+  EXPECT_EQ(reach(blocks_without_attention()), 0.0);
   EXPECT_GT(reach({}), 1e-3);
 }
 
 TEST(ComparedBlocks, RemovedPartsHaveNoParameters) {
   for (const std::string part : {"attention", "ffn"}) {
-    nn::Llama model =
-        model_of(part == "ffn" ? blocks_without_feed_forward(kConfig) : blocks_without_attention(kConfig));
+    nn::Llama model = model_of(part == "ffn" ? blocks_without_feed_forward() : blocks_without_attention());
     for (const auto& p : model->named_parameters()) EXPECT_EQ(p.key().find("." + part), std::string::npos) << p.key();
     int seen = 0;
     train::forward_observed(model, random_tokens(3, 8), [&](const std::string& name, const torch::Tensor& value) {
@@ -107,7 +91,7 @@ TEST(BrokenParts, ZeroBlockZeroesTheStreamWithoutResiduals) {
     }
     return model->forward(random_tokens(3, 8)).abs().max().item<double>();
   };
-  EXPECT_EQ(spread(blocks_without_residuals(kConfig)), 0.0);
+  EXPECT_EQ(spread(blocks_without_residuals()), 0.0);
   EXPECT_GT(spread({}), 1e-3);
 }
 
@@ -143,8 +127,8 @@ TEST(Comparison, ParallelRunsMatchSingleRuns) {
   for (size_t i = 0; i < seeds.size(); ++i) {
     setting.seed = seeds[i];
     for (const bool is_mqa : {false, true}) {
-      nn::Llama model = seeded_llama(is_mqa ? mqa : kConfig, seeds[i]);
-      if (is_mqa) draw_feed_forwards_by_width(model);
+      nn::Llama model =
+          is_mqa ? seeded_llama(mqa, seeds[i], {}, draw_feed_forwards_by_width) : seeded_llama(kConfig, seeds[i]);
       EXPECT_EQ(outcomes[is_mqa].losses[i], train_model(model, text, setting).validation_loss);
       EXPECT_EQ(outcomes[is_mqa].measured[i], model->parameters()[0].sum().item<double>());
     }
@@ -155,6 +139,7 @@ TEST(Comparison, EveryJobRunsOnce) {
   std::vector<std::atomic<int>> times(100);
   run_jobs(times.size(), [&](size_t i) { ++times[i]; });
   for (const auto& n : times) EXPECT_EQ(n.load(), 1);
+  run_jobs(0, [](size_t) { ADD_FAILURE(); });
 }
 
 TEST(Comparison, FailedJobFailsTheStudy) {

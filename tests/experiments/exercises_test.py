@@ -134,14 +134,27 @@ def test_the_hints_of_a_derivative_come_in_the_order_of_its_properties():
 
 
 @pytest.mark.parametrize("printed,hint", [("  FAILS  A\n         rope is still to be\n         written.\n", None),
+                                          ("\ufffd\n  holds  A\n  FAILS  B\n", "B"),
                                           ("  holds  A\n  FAILS  B\n         b is still to be written.\n", "B"),
                                           ("  holds  A\n  FAILS  B\n         Number 0 is 1.\n", "B"), ("  holds  A\n", None)])
 def test_a_hint_is_offered_for_the_property_that_failed(tmp_path, capsys, printed, hint):
     program = tmp_path / "tests"
-    program.write_text(f"#!/bin/sh\nprintf '%s' '{printed}'\nexit 1\n")
+    written = printed.encode().replace("\ufffd".encode(), b"\xff")  # a byte that isn't UTF-8
+    program.write_bytes(b"#!/bin/sh\nprintf '%s' '" + written + b"'\nexit 1\n")
     program.chmod(0o755)
     assert script.run_tests(program) == (1, hint)
     assert capsys.readouterr().out == printed
+
+
+def test_a_failed_build_shows_errors_without_ninjas_progress(tmp_path, monkeypatch, capsys):
+    errors = "a.cpp:1:2: error: expected ';'\nninja: error: unknown target 'b'\n"
+    cmake = tmp_path / "cmake"
+    cmake.write_text(f"#!/bin/sh\ncat <<'end'\n[1/2] Building a.o\nFAILED: a.o\n{errors}ninja: build stopped.\nend\nexit 1\n")
+    cmake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(SystemExit, match="1"):
+        script.build(tmp_path, "b")
+    assert capsys.readouterr().out == errors
 
 
 def test_hint_is_printed_by_number():
@@ -215,7 +228,7 @@ def test_solutions_pass_every_property(group):
 @pytest.mark.parametrize("exercise,mistake,test,cause", MISTAKES, ids=lambda value: str(value).replace(" ", "_"))
 def test_a_mistake_fails_its_property_and_is_told_its_cause(exercise, mistake, test, cause):
     _, properties = properties_of(exercise)
-    if not SANITIZED and re.search("past the end|no numbers below 0|outside the range", cause):
+    if not SANITIZED and re.search("past the end|no numbers below 0|outside the range|more memory", cause):
         pytest.skip("built without sanitizers")
     group = exercise.split("/")[0]
     every = tuple((named, only(other)) for other, named, *_ in MISTAKES
@@ -301,6 +314,12 @@ def test_mistake_in_any_part_changes_the_row(mistake):
     done = run("row_mistakes", "--steps", "3", mistake=mistake)
     ours, yours = ROW.findall(done.stdout)
     assert ours[0] == yours[0] and ours != yours, done.stdout + done.stderr
+
+
+@needs_libtorch
+def test_row_reports_libtorchs_error_in_one_line():
+    done = run("row_mistakes", "--steps", "3", mistake="angles_stay_double")
+    assert done.returncode == 1 and done.stderr.startswith("row: ") and done.stderr.count("\n") == 1, done.stderr
 
 
 @needs_libtorch

@@ -84,6 +84,9 @@ def test_short_runs_are_rejected(tmp_path):
     runs.mkdir(parents=True)
     (runs / "results.json").write_text(json.dumps({**RESULTS, "short": True}))
     assert "without --short" in run(tmp_path, PAGE, "--take", tmp_path / "runs")[0].stderr
+    (runs / "results.json").write_text(json.dumps({**RESULTS, "tables": {"Losses": []}}))  # of a part of the study
+    assert run(tmp_path, PAGE, "--take", tmp_path / "runs")[0].stderr.startswith("experiments/study/README.md: ")
+    assert json.loads((tmp_path / "experiments" / "study" / "results.json").read_text()) == RESULTS
     (runs / "results.json").write_text(json.dumps({**RESULTS, "values": {"seconds": 0.5}}))
     (runs / "a.svg").write_text("new")
     (tmp_path / "experiments" / "study" / "a.svg").write_text("old")

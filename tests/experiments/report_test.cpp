@@ -1,4 +1,4 @@
-// Tests experiments/common/report.h: the exit code is 0 only if every result holds for every seed.
+// Tests experiments/common/report.h, ranks.h and trainer.h: how studies start, report, and end.
 #include "experiments/common/report.h"
 
 #include <gtest/gtest.h>
@@ -6,6 +6,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "experiments/common/ranks.h"
+#include "experiments/common/trainer.h"
 #include "tests/core/support.h"
 
 namespace folio::experiments {
@@ -101,6 +103,26 @@ TEST(Report, WrongUsageExitsWithTwo) {
   EXPECT_EQ(outcome_of(study, {"--seed", "-1"}).code, 2);
   EXPECT_EQ(outcome_of(study, {"--shrt"}).code, 2);
   EXPECT_EQ(outcome_of([](Report& r) { r.check_below("empty", std::vector<double>{}, 1.0); }).code, 1);
+}
+
+TEST(Ranks, AStudyThatIsLaunchedAsARankIsRejected) {
+  const core::test::ScopedEnv rank("RANK", "0"), world_size("WORLD_SIZE", "1");
+  std::vector<std::string> arguments{"build/experiments/study", "--out", "directory"};
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  EXPECT_EQ(run_as_rank(3, argv.data(), [](const auto&, const auto&) { FAIL() << "--out is not a rank's argument"; }),
+            1);
+}
+
+TEST(Trainer, HasTheStudysSeedAndAnyDirectory) {
+  if (!has_trainer()) GTEST_SKIP() << "build/train is not built";
+  const TempDir directory;
+  const Report report("study", directory / "reader's", 2);
+  std::string text;
+  for (int i = 0; i < 2000; ++i) text += "She sells sea shells.\n";
+  core::test::write_bytes(report.directory() / "text", text);
+  run_trainer(report, report.directory() / "text", "run", "--dim 16 --layers 1 --heads 1 --steps 1 --sample 0");
+  EXPECT_NE(core::test::read_bytes(report.directory() / "run/config.toml").find("seed = 1338"), std::string::npos);
 }
 
 }  // namespace

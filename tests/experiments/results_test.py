@@ -1,9 +1,11 @@
-"""Runs in full the studies that need only seconds: their counts must equal those in the committed results.json."""
+"""Runs in full the studies that need only seconds: their counts must equal those in the committed results.json. Tests the
+table of scripts/ladder.py."""
 
 import json
 import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
 
@@ -24,3 +26,12 @@ def test_counts_match_the_committed_results(study, tmp_path):
     committed = json.loads((ROOT / "experiments" / study / "results.json").read_text())
     assert counts(json.loads((tmp_path / "results.json").read_text())) == counts(committed), (
         f"run build/experiments/{study} and scripts/quote.py --take runs/experiments")
+
+
+def test_ladder_shows_results_that_are_not_finite(tmp_path):
+    (tmp_path / "growing").mkdir()
+    (tmp_path / "growing" / "results.json").write_text(json.dumps({"results": [
+        {"text": "the loss falls by", "holds": False, "measured": None, "relation": ">", "limit": 0.3}]}))
+    ladder = [sys.executable, ROOT / "scripts" / "ladder.py", "--results", tmp_path, "growing"]
+    done = subprocess.run(ladder, capture_output=True, text=True)
+    assert done.returncode == 1 and "the loss falls by  not finite > 0.3  FAILS" in done.stdout, done.stdout

@@ -36,7 +36,7 @@ TEST(Tape, AllowsOneBackwardPass) {
             "backward: this tape has its gradients already; record the next loss on a new tape");
   Tape other;
   const Tensor y = other.leaf("y", {}, {1.0});
-  EXPECT_EQ(error_of([&] { static_cast<void>(x * y); }), "×: an input stands on another tape");
+  EXPECT_EQ(error_of([&] { static_cast<void>(x * y); }), "×: an input is on another tape");
 }
 
 TEST(Tape, RejectsMismatchedShapes) {
@@ -45,10 +45,10 @@ TEST(Tape, RejectsMismatchedShapes) {
   const std::vector<int32_t> ids{0, 7};
   EXPECT_EQ(error_of([&] { static_cast<void>(a + b); }), "+: [2, 3, 4] and [1, 3, 4] don't fit each other");
   EXPECT_EQ(error_of([&] { static_cast<void>(matmul(a, b)); }), "matmul: [2, 3, 4] and [1, 3, 4] don't fit each other");
-  EXPECT_EQ(error_of([&] { static_cast<void>(look_up(b, ids)); }), "look_up: ids have to be in [0, 3), but one is 7");
+  EXPECT_EQ(error_of([&] { static_cast<void>(look_up(b, ids)); }), "look_up: ids must be in [0, 3), but one is 7");
   EXPECT_EQ(error_of([&] { static_cast<void>(cross_entropy(b, ids)); }),
             "cross_entropy: 2 targets for the logits [1, 3, 4]");
-  EXPECT_EQ(error_of([&] { tape.backward(a); }), "backward: the loss has to be one number, but is [2, 3, 4]");
+  EXPECT_EQ(error_of([&] { tape.backward(a); }), "backward: the loss must be one number, but is [2, 3, 4]");
   EXPECT_EQ(error_of([&] { tape.leaf("c", {1, 1, 3}, {1.0}); }), "leaf c: 1 values for the shape [1, 1, 3]");
 }
 

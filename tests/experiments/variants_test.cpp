@@ -24,12 +24,12 @@ double leak(const ModelParts& blocks) { return effect(blocks, 7, 0, 7); }
 
 TEST(Variants, UnchangedBlocksMatchLlama) {
   const torch::Tensor tokens = random_tokens(2, 12);
-  EXPECT_EQ(largest_difference(model_of()->forward(tokens), model_of(changed_blocks(kConfig))->forward(tokens)), 0.0);
+  EXPECT_EQ(largest_difference(model_of()->forward(tokens), model_of(changed_blocks({}))->forward(tokens)), 0.0);
 }
 
 TEST(Variants, VariantsShareInitialValues) {
   nn::Llama a = seeded_llama(kConfig, 3);
-  nn::Llama b = seeded_llama(kConfig, 3, changed_blocks(kConfig, norms(true)));
+  nn::Llama b = seeded_llama(kConfig, 3, changed_blocks(norms(true)));
   nn::Llama other = seeded_llama(kConfig, 4);
   const auto from_a = a->named_parameters();
   for (const auto& p : b->named_parameters()) EXPECT_TRUE(torch::equal(p.value(), from_a[p.key()])) << p.key();
@@ -49,7 +49,7 @@ TEST(Variants, WithoutRopeOrderIsLost) {
   const torch::Tensor tokens = torch::tensor({{1, 2, 3, 4}}, torch::kLong);
   const torch::Tensor turned = torch::tensor({{3, 1, 2, 4}}, torch::kLong);
   const auto difference = [&](nn::RopeCache rope) {
-    nn::Llama model = with_large_weights(seeded_llama(config, 5, changed_blocks(config, {}, rope)));
+    nn::Llama model = with_large_weights(seeded_llama(config, 5, changed_blocks({}, rope)));
     const torch::NoGradGuard no_grad;
     return largest_difference(model->forward(tokens)[0][-1], model->forward(turned)[0][-1]);
   };
@@ -82,12 +82,12 @@ TEST(Variants, NtkScalingSlowsOnlySlowPairs) {
 }
 
 TEST(BrokenParts, SequenceNormLeaksLaterTokens) {
-  EXPECT_GT(leak(changed_blocks(kConfig, norms(true))), 1e-3);
-  EXPECT_EQ(leak(changed_blocks(kConfig, norms(false))), 0.0);
+  EXPECT_GT(leak(changed_blocks(norms(true))), 1e-3);
+  EXPECT_EQ(leak(changed_blocks(norms(false))), 0.0);
 }
 
 TEST(BrokenParts, SequenceNormBreaksCachedDecoding) {
-  nn::Llama model = model_of(changed_blocks(kConfig, norms(true)));
+  nn::Llama model = model_of(changed_blocks(norms(true)));
   const torch::Tensor tokens = random_tokens(3, 12);
   EXPECT_GT(largest_difference(decode_with_cache(model, tokens, norms(true)), model->forward(tokens)), 1e-3);
 }
@@ -100,10 +100,9 @@ TEST(BrokenParts, NegativeMeanWithoutSquareGivesNaN) {
 }
 
 TEST(BrokenParts, UnmaskedAttentionLeaksLaterTokens) {
-  EXPECT_GT(leak(changed_blocks(kConfig,
-                                [](nn::BlockParts& parts, const nn::RopeCache& rope) {
-                                  parts.attention = torch::nn::AnyModule(UnmaskedAttention(kConfig, rope));
-                                })),
+  EXPECT_GT(leak(changed_blocks([](nn::BlockParts& parts, const nn::RopeCache& rope) {
+              parts.attention = torch::nn::AnyModule(UnmaskedAttention(kConfig, rope));
+            })),
             1e-3);
   const nn::RopeCache rope(kConfig.context_length, kConfig.head_dim);
   UnmaskedAttention attention(kConfig, rope);
@@ -114,7 +113,7 @@ TEST(BrokenParts, UnmaskedAttentionLeaksLaterTokens) {
 }
 
 TEST(BrokenParts, DiscardedAttentionGetsNoGradient) {
-  nn::Llama model = seeded_llama(kConfig, 5, blocks_that_discard_attention(kConfig));
+  nn::Llama model = seeded_llama(kConfig, 5, blocks_that_discard_attention());
   const torch::Tensor tokens = random_tokens(2, 6);
   model->loss(tokens, tokens).backward();
   for (const auto& p : model->named_parameters()) {

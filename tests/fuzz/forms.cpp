@@ -34,11 +34,12 @@ bool take_form(const infer::forms::FormOptions& options, const char* where) {
         Form::Place place = form->start();
         for (int i = 0; i < 12; ++i) {
           const auto allowed = infer::forms::test::allowed_ids(*form, place);
-          check(allowed == infer::forms::test::tried_ids(*form, place, vocabulary()), "a mask is what each token says");
-          check(form->may_end(place) || !allowed.empty(), "a text that can't end goes on");
+          check(allowed == infer::forms::test::tried_ids(*form, place, vocabulary()),
+                "a mask allows exactly the tokens whose bytes are valid next");
+          check(form->may_end(place) || !allowed.empty(), "an output that can't end has allowed tokens");
           if (allowed.empty()) return;
           const auto forced = form->forced(place);
-          check(!forced || form->after(place, *forced) != Form::kDead, "what is forced may come");
+          check(!forced || form->after(place, *forced) != Form::kDead, "forced bytes are valid");
           place = form->after(place, vocabulary().token_bytes(allowed[static_cast<size_t>(i * 7) % allowed.size()]));
         }
       },

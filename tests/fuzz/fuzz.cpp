@@ -1,8 +1,5 @@
 #include "tests/fuzz/fuzz.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -10,33 +7,13 @@
 
 #include "core/error.h"
 #include "core/utf8.h"
+#include "tests/core/support.h"
 
 namespace folio::fuzz {
 namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kMaxMessage = 512;
-
-// A temporary folder for the targets' files, in memory (/dev/shm) if possible, as they are written very often.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    const fs::path parent = fs::is_directory("/dev/shm") ? "/dev/shm" : fs::temp_directory_path();
-    std::string name = (parent / "folio-fuzz-XXXXXX").string();
-    check(::mkdtemp(name.data()) != nullptr, "cannot make a folder for the files to read");
-    path_ = name;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  [[nodiscard]] const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 void check_message(std::string_view message, const std::string& where) {
   bool sound = !message.empty() && message.size() <= kMaxMessage && message.find(where) != std::string_view::npos;
@@ -47,7 +24,7 @@ void check_message(std::string_view message, const std::string& where) {
   }
   if (sound) return;
   std::fprintf(stderr, "message: %.*s\n", static_cast<int>(message.size()), message.data());
-  check(false, "an error's message is one printable line of at most 512 bytes that says where");
+  check(false, "an error's message is one printable line of at most 512 bytes that names the file");
 }
 
 }  // namespace
@@ -78,15 +55,13 @@ void touch(std::span<const std::byte> bytes) {
 void touch(std::string_view text) { touch(std::as_bytes(std::span(text.data(), text.size()))); }
 
 fs::path scratch_path(const std::string& name) {
-  static const ScratchFolder folder;
+  static const core::test::TempDir folder;
   return name.empty() ? folder.path() : folder.path() / name;
 }
 
 fs::path scratch_file(const std::string& name, std::string_view bytes) {
   fs::path path = scratch_path(name);
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  const bool written = fd >= 0 && ::write(fd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
-  check(written && ::close(fd) == 0, "the input's file can be written");
+  core::test::write_bytes(path, bytes);
   return path;
 }
 

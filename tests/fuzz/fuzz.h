@@ -32,7 +32,7 @@ inline size_t allocated_bytes = 0;
 void touch(std::span<const std::byte> bytes);
 void touch(std::string_view text);
 
-/// Writes a file to the targets' temporary folder, which is in memory if possible. Returns the file's path.
+/// Writes a file to the targets' temporary folder. Returns the file's path.
 std::filesystem::path scratch_file(const std::string& name, std::string_view bytes);
 /// Returns the path of a file, existing or not, in the targets' temporary folder; if `name` is "", the folder's path.
 std::filesystem::path scratch_path(const std::string& name);

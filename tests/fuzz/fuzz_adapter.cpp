@@ -23,7 +23,7 @@ bool take(std::string_view input) {
   const core::AdapterInfo again = core::read_adapter_info(folder);
   check(again.rank == info.rank && again.alpha == info.alpha && again.dropout == info.dropout &&
             again.base == info.base && again.by_root == info.by_root,
-        "what is said of an adapter is read as it was written");
+        "an adapter's configuration is read as it was written");
   return true;
 }
 

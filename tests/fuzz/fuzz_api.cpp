@@ -28,31 +28,31 @@ bool answered(std::string_view input, const std::function<void(const core::WorkB
     parse(budget);
   } catch (const server::ApiError& error) {
     accepted = false;
-    check(error.status() == 400 || error.status() == 404, "what is wrong with a request is the client's");
+    check(error.status() == 400 || error.status() == 404, "bad input has status 400 or 404");
     const std::string what = error.what();
     check(!what.empty() && core::printable(what, what.size()) == what, "an error is one printable line");
     check(what.size() <= 2048, "an error is short");
     check(error.json()["error"]["message"] == what, "an error is JSON");
   }
-  check(budget.spent() <= kSteps, "a request takes no more steps than its budget has");
+  check(budget.spent() <= kSteps, "a request uses at most its budget's steps");
   check(allocated_bytes - before <= kBytesAnyway + kBytesPerStep * (budget.spent() + input.size()),
-        "what is allocated for a request is in proportion to its steps");
+        "allocated bytes are at most proportional to the steps");
   return accepted;
 }
 
 void check_request(const server::CompletionRequest& r, const server::ServedModel& served) {
-  check(!r.prompts.empty() && r.options.n >= 1, "there is something to do");
+  check(!r.prompts.empty() && r.options.n >= 1, "a request has a prompt and a choice");
   check(std::ssize(r.prompts) * r.options.n <= served.max_choices, "the choices are limited");
   for (const server::Prompt& prompt : r.prompts) {
     check(!prompt.tokens.empty(), "no prompt is empty");
     check(std::ssize(prompt.tokens) < served.context, "a token fits after each prompt");
     for (const int32_t token : prompt.tokens)
-      check(token >= 0 && token < served.tokenizer.vocab_size(), "tokens exist");
+      check(token >= 0 && token < served.tokenizer.vocab_size(), "tokens are in the vocabulary");
   }
-  check(r.options.max_tokens >= (r.echo ? 0 : 1), "tokens are wanted");
-  check(r.options.max_tokens < served.context, "what is asked for fits the context after some prompt");
+  check(r.options.max_tokens >= (r.echo ? 0 : 1), "max_tokens is in range");
+  check(r.options.max_tokens < served.context, "max_tokens is less than the context");
   check(!r.top_logprobs || *r.top_logprobs <= 20, "the alternatives are limited");
-  check(r.tools == nullptr || r.options.form != nullptr, "calls are held to a form");
+  check(r.tools == nullptr || r.options.form != nullptr, "tool calls have a form");
   static_cast<void>(infer::Sampler(r.options.sampler, {}, 0));  // throws if a value is out of range
 }
 

@@ -32,7 +32,7 @@ void quantized(std::span<const float> values) {
     if (!accepted([&] { blocks = core::quantize(type, values, "w"); }, "w")) continue;
     std::vector<float> back(values.size());
     core::dequantize(type, blocks, back);
-    check(std::ranges::all_of(back, [](float v) { return std::isfinite(v); }), "blocks that are written are finite");
+    check(std::ranges::all_of(back, [](float v) { return std::isfinite(v); }), "quantized blocks have finite values");
   }
 }
 
@@ -61,7 +61,7 @@ bool take(std::string_view input) {
   for (size_t r = 0; r < rows; ++r) {
     matrix.row(r, row);
     check(std::equal(row.begin(), row.end(), values.begin() + static_cast<ptrdiff_t>(r * k), same),
-          "repacked weights are the numbers of their blocks");
+          "repacked weights equal the dequantized blocks");
   }
   quantized(values);
   std::vector<float> raw(blocks.size() / sizeof(float) / 32 * 32);

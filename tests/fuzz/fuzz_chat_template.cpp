@@ -15,8 +15,8 @@ bool renders(const data::ChatTemplate& chat, const std::vector<data::ChatMessage
     return false;
   for (size_t i = 0; i < pieces.size(); ++i) {
     check(!pieces[i].text.empty(), "no piece is empty");
-    check(i == 0 || pieces[i].is_template != pieces[i - 1].is_template, "neighbours are of two kinds");
-    check(core::is_utf8(pieces[i].text), "what is rendered of UTF-8 is UTF-8");
+    check(i == 0 || pieces[i].is_template != pieces[i - 1].is_template, "consecutive pieces differ in is_template");
+    check(core::is_utf8(pieces[i].text), "UTF-8 renders as UTF-8");
   }
   return true;
 }

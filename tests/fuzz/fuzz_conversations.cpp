@@ -50,12 +50,12 @@ bool take(std::string_view input) {
           "a conversation is read as it was written");
     std::vector<data::ChatExample> examples;
     if (!accepted([&] { examples = renderer.examples(conversation); }, conversation.where)) continue;
-    check(!examples.empty(), "a conversation teaches something");
+    check(!examples.empty(), "a conversation has an example");
     for (const data::ChatExample& example : examples) {
-      check(example.tokens.size() == example.is_learned.size(), "of each token is known whether it is learned");
+      check(example.tokens.size() == example.is_learned.size(), "is_learned has a value for each token");
       check(example.is_learned.back() && !example.is_learned.front(),
             "the last token is learned, and the first is not");
-      check(example.tokens.back() == 258, "an answer ends with its mark");
+      check(example.tokens.back() == 258, "an answer ends with its end token");
     }
   }
   return !all.empty();

@@ -23,7 +23,7 @@ void look_at(const core::GgufFile& file) {
   const std::string where = file.path().string();
   for (size_t i = 0; i < file.metadata().size(); ++i) {
     const auto& [key, value] = file.metadata()[i];
-    check(file.find(key) == &value, "a key is found where it stands");
+    check(file.find(key) == &value, "a key is found by its name");
     if (core::printable(key) != key) continue;  // unprintable keys are never looked up
     accepted(
         [&] {

@@ -22,9 +22,9 @@ struct Read {
 // Returns all fields of a request and its body as one string, for comparing requests.
 std::string shown(server::RequestReader& reader) {
   const server::RequestHead& h = reader.head();
-  check(!h.method.empty(), "there is a method");
+  check(!h.method.empty(), "a request has a method");
   check(h.path.find_first_of(" \r\n") == std::string::npos, "a path has no spaces");
-  check(h.version == 10 || h.version == 11, "the version is one that is answered");
+  check(h.version == 10 || h.version == 11, "the version is 1.0 or 1.1");
   for (const std::string* value : {&h.host, &h.origin, &h.content_type, &h.authorization}) {
     check(value->find_first_of(std::string_view("\r\n\0", 3)) == std::string::npos, "a value is one line");
     check(server::trimmed(*value) == *value, "a value is trimmed");
@@ -45,8 +45,8 @@ Read read(std::string_view bytes, size_t first, size_t size, bool skips = false)
       bytes.remove_prefix(piece.size());
       while (!piece.empty()) {
         const size_t used = reader.read(piece);
-        check(used > 0 && used <= piece.size(), "bytes are used up");
-        check(used == piece.size() || reader.has_head(), "what is left belongs to a body or to another request");
+        check(used > 0 && used <= piece.size(), "bytes are consumed");
+        check(used == piece.size() || reader.has_head(), "remaining bytes belong to a body or the next request");
         check(reader.body().capacity() <= std::max<size_t>(kLimits.max_body, 64), "a body is within bounds");
         piece.erase(0, used);
         if (skips && reader.has_head()) reader.skip_body();
@@ -58,7 +58,7 @@ Read read(std::string_view bytes, size_t first, size_t size, bool skips = false)
   } catch (const server::RequestError& error) {
     all.status = error.status();
     check(all.status == 400 || all.status == 413 || all.status == 417 || all.status == 431,
-          "the error is the client's");
+          "the status is one of a client's error");
     const std::string what = error.what();
     check(what.size() <= 512 && core::printable(what, 512) == what, "an error is one printable line");
   }
@@ -69,9 +69,9 @@ Read read(std::string_view bytes, size_t first, size_t size, bool skips = false)
 
 bool take(std::string_view input) {
   const Read whole = read(input, input.size(), 1);
-  check(read(input, 1, 1) == whole, "bytes that come one by one are the same requests");
+  check(read(input, 1, 1) == whole, "bytes that arrive one by one give the same requests");
   for (size_t at = 1; at < input.size(); at += 1 + input.size() / 16) {
-    check(read(input, at, input.size()) == whole, "where bytes are split changes nothing");
+    check(read(input, at, input.size()) == whole, "requests don't depend on where bytes are split");
   }
   check(read(input, input.size(), 1, true).status == whole.status, "a body that is skipped is checked, too");
   return whole.status == 0 && !whole.requests.empty();

@@ -14,7 +14,7 @@ bool take(std::string_view input) {
       "");
   const bool is_taken =
       take_form({.kind = infer::forms::FormOptions::Kind::Regex, .text = std::string(input)}, "regular expression: ");
-  check(is_expression || !is_taken, "what is no expression is no form");
+  check(is_expression || !is_taken, "an invalid expression has no form");
   return is_taken;
 }
 

@@ -33,10 +33,10 @@ void check_utf8(std::string_view text) {
     all_valid = all_valid && c.valid;
     at += c.length;
   }
-  check(all_valid == is_utf8(text), "UTF-8 is what another reader takes for it");
+  check(all_valid == is_utf8(text), "text is UTF-8 exactly if nlohmann::json accepts it");
   const size_t whole = core::complete_utf8_prefix(text);
   check(whole <= text.size() && text.size() - whole <= 3, "an unfinished character has at most three bytes");
-  check(is_utf8(core::printable(text, 40)), "what is printed is UTF-8");
+  check(is_utf8(core::printable(text, 40)), "printable text is UTF-8");
   check(data::byte_level_to_bytes(data::bytes_to_byte_level(text)) == text, "the byte-level alphabet is reversible");
 }
 

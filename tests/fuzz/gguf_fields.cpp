@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstring>
 
+#include "core/tensor_view.h"
+
 namespace folio::fuzz {
 namespace {
 
@@ -82,42 +84,15 @@ class Writer {
 
 uint64_t round_up(uint64_t n, uint64_t alignment) { return (n + alignment - 1) / alignment * alignment; }
 
-struct Block {
-  uint32_t type;
-  uint64_t elements;
-  uint64_t bytes;
-};
-
-// For each ggml type: its number, the elements per block and the bytes per block (ggml.h, ggml-common.h).
-constexpr std::array<Block, 19> kBlocks{{{0, 1, 4},
-                                         {1, 1, 2},
-                                         {2, 32, 18},
-                                         {3, 32, 20},
-                                         {6, 32, 22},
-                                         {7, 32, 24},
-                                         {8, 32, 34},
-                                         {10, 256, 84},
-                                         {11, 256, 110},
-                                         {12, 256, 144},
-                                         {13, 256, 176},
-                                         {14, 256, 210},
-                                         {15, 256, 292},
-                                         {24, 1, 1},
-                                         {25, 1, 2},
-                                         {26, 1, 4},
-                                         {27, 1, 8},
-                                         {28, 1, 8},
-                                         {30, 1, 2}}};
-
 // Returns the size in bytes of a tensor's data, but at most `limit`. Counts one byte per element of an unknown type.
 uint64_t data_bytes(const GgufFieldTensor& tensor, uint64_t limit) {
   const uint64_t most = 16 * limit;  // every type has at least 1/16 byte per element
   uint64_t elements = 1;
   for (const uint64_t d : tensor.dims) elements = d != 0 && elements > most / d ? most : elements * d;
-  for (const Block& block : kBlocks) {
-    if (block.type == tensor.type) return std::min(limit, elements / block.elements * block.bytes);
-  }
-  return std::min(limit, elements);
+  const std::optional<core::DType> type = core::dtype_from_ggml(tensor.type);
+  if (!type) return std::min(limit, elements);
+  const core::DTypeInfo& info = core::info(*type);
+  return std::min(limit, elements / info.block_elements * info.block_bytes);
 }
 
 }  // namespace

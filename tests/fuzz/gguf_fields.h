@@ -1,5 +1,6 @@
 // Parses a GGUF file into fields that a mutator can change one by one, and serializes them. Shares no code with
-// src/core's reader. Accepts any field values, as long as the file has the layout of a GGUF.
+// src/core's reader except the table of element types. Accepts any field values, as long as the file has the layout of
+// a GGUF.
 #pragma once
 
 #include <cstddef>

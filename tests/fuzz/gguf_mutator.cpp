@@ -117,6 +117,8 @@ class Random {
   }
   uint64_t below(uint64_t n) { return (*this)() % n; }
   bool one_in(uint64_t n) { return below(n) == 0; }
+  /// Returns one of kNumbers, or any number.
+  uint64_t number() { return one_in(4) ? (*this)() : kNumbers[below(kNumbers.size())]; }
   template <typename List>
   auto& of(List& list) {
     return list[below(list.size())];
@@ -159,7 +161,8 @@ class Mutation {
       case 12:
         return change_alignment();
       default:
-        f_.version = random_.one_in(8) ? static_cast<uint32_t>(number()) : 2 + static_cast<uint32_t>(random_.below(2));
+        f_.version =
+            random_.one_in(8) ? static_cast<uint32_t>(random_.number()) : 2 + static_cast<uint32_t>(random_.below(2));
     }
   }
 
@@ -171,7 +174,7 @@ class Mutation {
     const uint64_t alignment = alignment_of(f_);
     switch (random_.below(4)) {
       case 0:
-        tensor.offset = number();
+        tensor.offset = random_.number();
         break;
       case 1:
         tensor.offset += alignment;
@@ -185,8 +188,6 @@ class Mutation {
   }
 
  private:
-  uint64_t number() { return random_.one_in(4) ? random_() : kNumbers[random_.below(kNumbers.size())]; }
-
   void change_text(std::string& text, size_t max_size) {
     std::string buffer = text;
     buffer.resize(std::max<size_t>(max_size, 1));
@@ -229,7 +230,7 @@ class Mutation {
       value.item_type = static_cast<uint32_t>(random_.below(depth < 5 ? kGgufTypes : kGgufArray));
       for (uint64_t n = random_.below(4); n > 0; --n) value.items.push_back(new_value(value.item_type, depth + 1));
     } else {
-      const uint64_t bits = type == 7 ? random_.below(random_.one_in(8) ? 256 : 2) : number();
+      const uint64_t bits = type == 7 ? random_.below(random_.one_in(8) ? 256 : 2) : random_.number();
       value.bytes.assign(reinterpret_cast<const char*>(&bits), gguf_scalar_bytes(type));
       if (type == 6 && random_.one_in(2)) {
         const float real = random_.one_in(2) ? 1e-5F : 10000.0F;
@@ -275,11 +276,11 @@ class Mutation {
     if (f_.tensors.empty()) return;
     std::vector<uint64_t>& dims = random_.of(f_.tensors).dims;
     if (dims.empty() || random_.one_in(4)) {
-      dims.push_back(random_.one_in(2) ? 1 : number());
+      dims.push_back(random_.one_in(2) ? 1 : random_.number());
     } else if (random_.one_in(4)) {
       dims.pop_back();
     } else {
-      random_.of(dims) = number();
+      random_.of(dims) = random_.number();
     }
   }
 
@@ -290,7 +291,7 @@ class Mutation {
     const GgufFieldTensor& tensor = random_.of(f_.tensors);
     if (tensor.dims.empty()) return;
     const uint64_t from = tensor.dims[random_.below(tensor.dims.size())];
-    const uint64_t to = random_.one_in(2) ? 1 + random_.below(64) : number();
+    const uint64_t to = random_.one_in(2) ? 1 + random_.below(64) : random_.number();
     for (GgufFieldTensor& t : f_.tensors) std::replace(t.dims.begin(), t.dims.end(), from, to);
     for (GgufFieldPair& pair : f_.pairs) {
       if (pair.value.type != 4 || pair.value.bytes.size() != 4) continue;
@@ -304,7 +305,7 @@ class Mutation {
   void change_alignment() {
     std::erase_if(f_.pairs, [](const GgufFieldPair& pair) { return pair.key == "general.alignment"; });
     if (random_.one_in(4)) return;
-    const uint64_t value = random_.one_in(4) ? number() : uint64_t{1} << random_.below(13);
+    const uint64_t value = random_.one_in(4) ? random_.number() : uint64_t{1} << random_.below(13);
     const uint32_t type = random_.one_in(8) ? 10 : 4;
     GgufFieldPair pair{.key = "general.alignment", .value = new_value(type, 0)};
     std::memcpy(pair.value.bytes.data(), &value, pair.value.bytes.size());
@@ -329,8 +330,8 @@ size_t mutate_gguf(uint8_t* data, size_t size, size_t max_size, uint32_t seed, B
   GgufBytes result = serialize(*fields);
   if (random.one_in(8)) {  // overwrites a count, length, type, dimension or offset
     const auto& [place, width] = random.of(result.numbers);
-    const uint64_t lie = random.one_in(4) ? random() : kNumbers[random.below(kNumbers.size())];
-    std::memcpy(result.bytes.data() + place, &lie, width);
+    const uint64_t wrong = random.number();
+    std::memcpy(result.bytes.data() + place, &wrong, width);
   }
   if (random.one_in(16)) result.bytes.resize(random.below(result.bytes.size() + 1));
   if (result.bytes.size() > max_size) return mutate_bytes(data, size, max_size);

@@ -1,12 +1,13 @@
 """Writes seeds for the fuzz targets, made by other programs than Folio. Usage: make_seeds.py FOLDER.
 
 Each target has a folder. Files named "good-*" must be accepted; the others exercise particular code paths.
-llama2.c has no package: tests/apps/files/sound.py packs its files, in the layout of its export.py.
+tests/apps/files/sound.py packs models and vocabularies for GGUF and llama2.c. *.dict are libFuzzer's dictionaries.
 """
 
 import http.client
 import json
 import pathlib
+import re
 import sys
 
 import gguf
@@ -25,7 +26,6 @@ import random_models  # noqa: E402
 import sound  # noqa: E402
 from gguf_copies import finish  # noqa: E402
 
-END = "<|endoftext|>"
 CHARACTERS = ["\n", " ", "a", "é", "日"]
 RANDOM = np.random.default_rng(7)
 
@@ -40,162 +40,50 @@ def values(*shape):
 
 # ---- GGUF ----
 
-
-def character_tokenizer(writer):
-    tokens = [sound.byte_level(c) for c in CHARACTERS]
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list([*tokens, END])
-    writer.add_token_types([1] * len(tokens) + [3])
-    writer.add_token_merges([f"{t[:i]} {t[i]}" for t in tokens for i in range(1, len(t))])
-    writer.add_bos_token_id(len(tokens))
-    writer.add_eos_token_id(len(tokens))
-    writer.add_add_bos_token(False)
-    return len(tokens) + 1
-
-
-PIECES = [*sound.PIECES, ("é", -5.0, 1)]  # a SentencePiece vocabulary as (text, score, type)
-
-
-def sentencepiece_tokenizer(writer):
-    texts, scores, types = zip(*PIECES)
-    writer.add_tokenizer_model("llama")
-    writer.add_tokenizer_pre("default")
-    writer.add_token_list(list(texts))
-    writer.add_token_scores(list(scores))
-    writer.add_token_types(list(types))
-    writer.add_bos_token_id(1)
-    writer.add_eos_token_id(2)
-    writer.add_unk_token_id(0)
-    writer.add_add_space_prefix(True)
-    return len(texts)
-
-
 BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
 MERGES = [("a", "b"), ("Ġ", "a"), ("Ġa", "b")]
 SPECIAL = ["<s>", "</s>", "<|im_end|>"]
 
 
-def byte_level_tokenizer(pre):
-    def add(writer):
-        tokens = [*SPECIAL, *BYTES, *(left + right for left, right in MERGES), "<tool>"]
-        writer.add_tokenizer_model("gpt2")
-        writer.add_tokenizer_pre(pre)
-        writer.add_token_list(tokens)
-        writer.add_token_types([3] * len(SPECIAL) + [1] * (len(tokens) - len(SPECIAL) - 1) + [4])
-        writer.add_token_merges([" ".join(merge) for merge in MERGES])
-        writer.add_bos_token_id(0)
-        writer.add_eos_token_id(1)
-        writer.add_eot_token_id(2)
-        writer.add_chat_template("{{ messages }}")
-        return len(tokens)
-    return add
+def byte_level_metadata(pre):
+    tokens = [*SPECIAL, *BYTES, *(left + right for left, right in MERGES), "<tool>"]
+    types = [3] * len(SPECIAL) + [1] * (len(tokens) - len(SPECIAL) - 1) + [4]
+    return {"tokenizer.ggml.model": (sound.STRING, "gpt2"), "tokenizer.ggml.pre": (sound.STRING, pre),
+            "tokenizer.ggml.tokens": (sound.ARRAY, (sound.STRING, tokens)),
+            "tokenizer.ggml.token_type": (sound.ARRAY, (sound.I32, types)),
+            "tokenizer.ggml.merges": (sound.ARRAY, (sound.STRING, [" ".join(merge) for merge in MERGES])),
+            **{f"tokenizer.ggml.{name}_token_id": (sound.U32, i) for i, name in enumerate(("bos", "eos", "eot"))},
+            "tokenizer.chat_template": (sound.STRING, "{{ messages }}")}
 
 
 def tokenizer_gguf_seeds(folder):
-    makers = {"character": character_tokenizer, "sentencepiece": sentencepiece_tokenizer,
-              **{pre: byte_level_tokenizer(pre) for pre in ("gpt-2", "smollm", "llama-bpe", "qwen2", "gpt-4o")}}
-    for name, add in makers.items():
-        writer = gguf.GGUFWriter(folder / f"good-{name}", "llama")
-        add(writer)
-        finish(writer)
+    with_prefix = {**sound.sentencepiece_metadata(), "tokenizer.ggml.add_space_prefix": (sound.BOOL, True)}
+    tokenizers = {"character": sound.character_metadata(CHARACTERS), "sentencepiece": with_prefix,
+                  **{pre: byte_level_metadata(pre) for pre in ("gpt-2", "smollm", "llama-bpe", "qwen2", "gpt-4o")}}
+    for name, tokenizer in tokenizers.items():
+        file = sound.Gguf()
+        file.metadata = {"general.architecture": (sound.STRING, "llama"), **tokenizer}
+        put(folder, f"good-{name}", file.pack())
 
 
-def model(folder, name, tokenizer, dim=4, hidden=3, heads=2, kv_heads=1, tied=True, alignment=None, types=None,
-          family="llama", head_dim=None, experts=0, shared=0, extra=None, rotated=None):
-    writer = gguf.GGUFWriter(folder / name, family)
+def model(folder, name, keys=None, tensors=None, types=None, tokenizer=None, alignment=None, **shape):
+    """Writes a model of one layer. `keys` is {key without the architecture: value}, `tensors` {name: shape of a tensor
+    of the layer, or None to leave it out}, and `types` {name: quantized type}. Names are without ".weight"."""
+    weight = lambda short: short if short.endswith(".bias") else f"{short}.weight"
+    shape = sound.Shape(**{"dim": 4, "hidden": 3, **shape})
+    sizes = shape.tensors() | {f"blk.0.{weight(short)}": size for short, size in (tensors or {}).items()}
+    arrays = {tensor: values(*size) for tensor, size in sizes.items() if size}
+    file = sound.Gguf(shape, arrays, tokenizer or sound.character_metadata(CHARACTERS))
     if alignment:
-        writer.add_custom_alignment(alignment)
-    writer.add_name("seed")
-    writer.add_block_count(1)
-    writer.add_context_length(16)
-    writer.add_embedding_length(dim)
-    writer.add_feed_forward_length(hidden)
-    writer.add_head_count(heads)
-    writer.add_head_count_kv(kv_heads)
-    writer.add_layer_norm_rms_eps(1e-5)
-    if head_dim:
-        writer.add_key_length(head_dim)
-        writer.add_value_length(head_dim)
-    head_dim = head_dim or dim // heads
-    writer.add_rope_dimension_count(rotated or head_dim)
-    writer.add_rope_freq_base(10000.0)
-    for key, value in (extra or {}).items():
-        writer.add_key_value(f"{family}.{key}", value, {float: V.FLOAT32, str: V.STRING}.get(type(value), V.UINT32))
-    if experts:
-        writer.add_expert_count(experts)
-        writer.add_expert_used_count(2)
-        writer.add_expert_feed_forward_length(hidden)
-    if family == "qwen2moe":
-        writer.add_expert_shared_feed_forward_length(shared * hidden)
-    elif family == "dots1":
-        writer.add_expert_shared_count(shared)
-        writer.add_expert_weights_scale(2.5)
-        writer.add_expert_weights_norm(True)
-        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
-        writer.add_leading_dense_block_count(0)
-        writer.add_expert_group_count(2)
-        writer.add_expert_group_used_count(1)
-    vocab = tokenizer(writer)
-    writer.add_vocab_size(vocab)
-    q_dim, kv_dim = head_dim * heads, head_dim * kv_heads
-    shapes = {"token_embd": (vocab, dim), "blk.0.attn_norm": (dim,), "blk.0.attn_q": (q_dim, dim),
-              "blk.0.attn_k": (kv_dim, dim), "blk.0.attn_v": (kv_dim, dim), "blk.0.attn_output": (dim, q_dim),
-              "blk.0.ffn_norm": (dim,), "blk.0.ffn_gate": (hidden, dim), "blk.0.ffn_up": (hidden, dim),
-              "blk.0.ffn_down": (dim, hidden), "output_norm": (dim,)}  # fmt: skip
-    if not tied:
-        shapes["output"] = (vocab, dim)
-    if experts:
-        for which, shape in {"gate": (hidden, dim), "up": (hidden, dim), "down": (dim, hidden)}.items():
-            del shapes[f"blk.0.ffn_{which}"]
-            shapes[f"blk.0.ffn_{which}_exps"] = (experts, *shape)
-            if shared:
-                shapes[f"blk.0.ffn_{which}_shexp"] = tuple(n * shared if n == hidden else n for n in shape)
-        shapes["blk.0.ffn_gate_inp"] = (experts, dim)
-    if family == "qwen2moe":
-        shapes["blk.0.ffn_gate_inp_shexp"] = (dim,)
-    if family == "dots1":
-        writer.add_tensor("blk.0.exp_probs_b.bias", values(experts))
-    if family in ("qwen2", "qwen2moe", "chatglm"):
-        for letter, width in {"q": q_dim, "k": kv_dim, "v": kv_dim}.items():
-            writer.add_tensor(f"blk.0.attn_{letter}.bias", values(width))
-    if family in ("qwen3", "qwen3moe", "dots1", "gemma3"):
-        shapes |= {"blk.0.attn_q_norm": (head_dim,), "blk.0.attn_k_norm": (head_dim,)}
-    if family == "phi3":
-        shapes["blk.0.attn_qkv"] = (q_dim + 2 * kv_dim, dim)
-        for letter in "qkv":
-            del shapes[f"blk.0.attn_{letter}"]
-    if family in ("phi3", "chatglm", "glm4"):
-        del shapes["blk.0.ffn_gate"]
-        shapes["blk.0.ffn_up"] = (2 * hidden, dim)
-    if family in ("gemma2", "gemma3", "olmo2", "glm4"):
-        shapes |= {"blk.0.post_attention_norm": (dim,), "blk.0.post_ffw_norm": (dim,)}
-    if family == "olmo2":
-        del shapes["blk.0.attn_norm"], shapes["blk.0.ffn_norm"]
-        shapes |= {"blk.0.attn_q_norm": (q_dim,), "blk.0.attn_k_norm": (kv_dim,)}
-    if family == "deepseek2":  # latents of 3 elements; heads of 2 elements without RoPE and 2 with RoPE
-        for letter in "kv":
-            del shapes[f"blk.0.attn_{letter}"]
-        shapes |= {"blk.0.attn_q": (4 * heads, dim), "blk.0.attn_kv_a_mqa": (5, dim), "blk.0.attn_kv_a_norm": (3,),
-                   "blk.0.attn_output": (dim, 3 * heads)}  # fmt: skip
-        if "attention.key_length_mla" in extra:
-            shapes |= {"blk.0.attn_k_b": (heads, 3, 2), "blk.0.attn_v_b": (heads, 3, 3)}
-        else:
-            shapes["blk.0.attn_kv_b"] = (5 * heads, 3)
-    if family == "gpt-oss":
-        shapes["blk.0.attn_sinks"] = (heads,)
-        shapes["blk.0.post_attention_norm"] = shapes.pop("blk.0.ffn_norm")
-        for tensor in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps",
-                       "ffn_down_exps"):
-            writer.add_tensor(f"blk.0.{tensor}.bias", values(*shapes[f"blk.0.{tensor}"][:-1]))
-    for tensor, shape in shapes.items():
-        data = values(*shape)
-        kind = (types or {}).get(tensor)
-        if kind:
-            writer.add_tensor(f"{tensor}.weight", gguf.quants.quantize(data, kind), raw_dtype=kind)
-        else:
-            writer.add_tensor(f"{tensor}.weight", data)
-    finish(writer)
+        file.alignment = alignment
+        file.key("general.alignment", sound.U32, alignment)
+    for key, value in (keys or {}).items():
+        kind = {float: sound.F32, str: sound.STRING, bool: sound.BOOL}.get(type(value), sound.U32)
+        file.key(f"{shape.architecture}.{key}", kind, value)
+    for short, kind in (types or {}).items():
+        tensor = file.tensor(weight(short))
+        tensor.kind, tensor.data = kind, gguf.quants.quantize(arrays[tensor.name], kind).tobytes()
+    put(folder, name, file.pack())
 
 
 def every_type(folder, name):
@@ -215,37 +103,61 @@ def every_type(folder, name):
 
 
 def gguf_seeds(folder):
-    model(folder, "good-character", character_tokenizer)
-    model(folder, "good-untied-aligned", character_tokenizer, tied=False, kv_heads=2, alignment=64)
-    model(folder, "good-sentencepiece", sentencepiece_tokenizer, dim=2, heads=1)
-    mixed = {"token_embd": Q.F16, "blk.0.attn_q": Q.Q8_0, "blk.0.attn_k": Q.Q4_0, "blk.0.ffn_gate": Q.BF16,
-             "blk.0.ffn_up": Q.Q4_1}  # fmt: skip
-    model(folder, "good-mixed-types", character_tokenizer, dim=32, hidden=2, heads=2, types=mixed)
-    model(folder, "good-qwen2", character_tokenizer, family="qwen2")
-    model(folder, "good-qwen3", character_tokenizer, family="qwen3", head_dim=6)
-    model(folder, "good-mixtral", character_tokenizer, experts=3)
-    model(folder, "good-qwen2moe", character_tokenizer, family="qwen2moe", experts=3, shared=2)
-    model(folder, "good-qwen3moe", character_tokenizer, family="qwen3moe", head_dim=6, experts=5)
-    model(folder, "good-dots1", character_tokenizer, family="dots1", head_dim=6, experts=4, shared=2)
-    caps = {"attn_logit_softcapping": 3.0, "final_logit_softcapping": 5.0}
-    model(folder, "good-gemma2", character_tokenizer, family="gemma2", extra=caps | {"attention.sliding_window": 3})
-    model(folder, "good-gemma3", character_tokenizer, family="gemma3", extra={"attention.sliding_window": 3})
-    model(folder, "good-olmo2", character_tokenizer, family="olmo2")
-    model(folder, "good-granite", character_tokenizer, family="granite", extra={
-        "logit_scale": 3.0, "attention.scale": 0.3, "residual_scale": 0.2, "embedding_scale": 12.0})  # fmt: skip
-    model(folder, "good-phi3", character_tokenizer, family="phi3", extra={"attention.sliding_window": 3})
-    model(folder, "good-chatglm", character_tokenizer, family="chatglm", dim=8, rotated=2)
-    model(folder, "good-glm4", character_tokenizer, family="glm4", dim=8, rotated=2)
-    mxfp4 = {f"blk.0.ffn_{which}_exps": Q.MXFP4 for which in ("gate", "up", "down")}
-    model(folder, "good-gpt-oss", character_tokenizer, family="gpt-oss", dim=32, hidden=32, experts=3, tied=False,
-          types=mxfp4, extra={"attention.sliding_window": 3})
-    latent = {"attention.kv_lora_rank": 3, "attention.q_lora_rank": 0}
-    yarn = {"rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 8,
-            "rope.scaling.yarn_log_multiplier": 0.0707}  # fmt: skip
-    model(folder, "good-deepseek2", character_tokenizer, family="deepseek2", dim=6, rotated=2, experts=3, shared=1,
-          extra=latent | {"attention.key_length_mla": 4, "attention.value_length_mla": 3, "expert_shared_count": 1})
-    model(folder, "good-deepseek2-old", character_tokenizer, family="deepseek2", dim=6, rotated=2,
-          extra=latent | yarn | {"attention.key_length": 4, "attention.value_length": 3, "rope.scaling.type": "yarn"})
+    model(folder, "good-character")
+    model(folder, "good-untied-aligned", tied=False, kv_heads=2, alignment=64)
+    model(folder, "good-sentencepiece", dim=2, heads=1, vocab=len(sound.PIECES), tokenizer=sound.sentencepiece_metadata())
+    model(folder, "good-mixed-types", dim=32, hidden=2, types={
+        "token_embd": Q.F16, "blk.0.attn_q": Q.Q8_0, "blk.0.attn_k": Q.Q4_0, "blk.0.ffn_gate": Q.BF16,
+        "blk.0.ffn_up": Q.Q4_1})  # fmt: skip
+    biases = {"attn_q.bias": (4,), "attn_k.bias": (2,), "attn_v.bias": (2,)}
+    shared = {"ffn_gate_shexp": (6, 4), "ffn_up_shexp": (6, 4), "ffn_down_shexp": (4, 6)}
+    model(folder, "good-qwen2", family="qwen2")
+    model(folder, "good-qwen3", family="qwen3", own_head_dim=6)
+    model(folder, "good-mixtral", family="mixtral", experts=3)
+    model(folder, "good-qwen2moe", {"expert_shared_feed_forward_length": 6},
+          {**biases, **shared, "ffn_gate_inp_shexp": (4,)}, family="qwen2moe", experts=3)
+    model(folder, "good-qwen3moe", family="qwen3_moe", own_head_dim=6, experts=5)
+    model(folder, "good-dots1", {
+        "expert_shared_count": 2, "expert_weights_scale": 2.5, "expert_weights_norm": True, "expert_gating_func": 2,
+        "leading_dense_block_count": 0, "expert_group_count": 2, "expert_group_used_count": 1},
+        {**shared, "exp_probs_b.bias": (4,), "attn_q_norm": (6,), "attn_k_norm": (6,)},
+        family="dots1", own_head_dim=6, experts=4)  # fmt: skip
+    window = {"attention.sliding_window": 3}
+    after = {"post_attention_norm": (4,), "post_ffw_norm": (4,)}
+    model(folder, "good-gemma2", {**window, "attn_logit_softcapping": 3.0, "final_logit_softcapping": 5.0}, after,
+          family="gemma2")
+    model(folder, "good-gemma3", window, {**after, "attn_q_norm": (2,), "attn_k_norm": (2,)}, family="gemma3")
+    model(folder, "good-olmo2", None, {
+        **after, "attn_norm": None, "ffn_norm": None, "attn_q_norm": (4,), "attn_k_norm": (2,)}, family="olmo2")
+    model(folder, "good-granite", {
+        "logit_scale": 3.0, "attention.scale": 0.3, "residual_scale": 0.2, "embedding_scale": 12.0}, family="granite")
+    fused = {"ffn_gate": None, "ffn_up": (6, 4)}
+    model(folder, "good-phi3", window, {**fused, "attn_qkv": (8, 4), "attn_q": None, "attn_k": None, "attn_v": None},
+          family="phi3")
+    half = {"rope.dimension_count": 2}
+    model(folder, "good-chatglm", half, {
+        **fused, "ffn_up": (6, 8), "attn_q.bias": (8,), "attn_k.bias": (4,), "attn_v.bias": (4,)}, dim=8, family="chatglm")
+    model(folder, "good-glm4", half, {
+        **fused, "ffn_up": (6, 8), "post_attention_norm": (8,), "post_ffw_norm": (8,)}, dim=8, family="glm4")
+    expert_biases = {"ffn_gate_inp.bias": (3,), **{f"ffn_{which}_exps.bias": (3, 32) for which in ("gate", "up", "down")}}
+    model(folder, "good-gpt-oss", window, {
+        "attn_sinks": (2,), "ffn_norm": None, "post_attention_norm": (32,), "attn_q.bias": (32,), "attn_k.bias": (16,),
+        "attn_v.bias": (16,), "attn_output.bias": (32,), **expert_biases},
+        {f"blk.0.ffn_{which}_exps": Q.MXFP4 for which in ("gate", "up", "down")},
+        family="gpt-oss", dim=32, hidden=32, experts=3, tied=False)  # fmt: skip
+    # Latents of 3 elements; heads of 2 elements without RoPE and 2 with RoPE.
+    latent = {**half, "attention.kv_lora_rank": 3, "attention.q_lora_rank": 0}
+    matrices = {"attn_q": (8, 6), "attn_k": None, "attn_v": None, "attn_kv_a_mqa": (5, 6), "attn_kv_a_norm": (3,),
+                "attn_output": (6, 6)}  # fmt: skip
+    model(folder, "good-deepseek2", {
+        **latent, "attention.key_length_mla": 4, "attention.value_length_mla": 3, "expert_shared_count": 1},
+        {**matrices, "attn_k_b": (2, 3, 2), "attn_v_b": (2, 3, 3), "ffn_gate_shexp": (3, 6), "ffn_up_shexp": (3, 6),
+         "ffn_down_shexp": (6, 3)}, family="deepseek2", dim=6, experts=3)  # fmt: skip
+    model(folder, "good-deepseek2-old", {
+        **latent, "attention.key_length": 4, "attention.value_length": 3, "rope.scaling.type": "yarn",
+        "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 8,
+        "rope.scaling.yarn_log_multiplier": 0.0707}, {**matrices, "attn_kv_b": (10, 3)},
+        family="deepseek2", dim=6)  # fmt: skip
     every_type(folder, "every-type")
     finish(gguf.GGUFWriter(folder / "empty", "llama"))
     version_2 = bytearray((folder / "good-character").read_bytes())
@@ -295,14 +207,6 @@ def index_seeds(folder):
     put(folder, "incomplete", json.dumps({"metadata": {}, "weight_map": dict(list(place.items())[:3])}))
 
 
-def character_json():
-    vocab = {c: i for i, c in enumerate([*CHARACTERS, END])}
-    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
-    tokenizer.decoder = decoders.Fuse()
-    tokenizer.add_special_tokens([END])
-    return tokenizer.to_str()
-
-
 LLAMA3_PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
                   r"\s*[\r\n]+|\s+(?!\S)|\s+")
 
@@ -323,21 +227,9 @@ def byte_level_json(pre_tokenizer, template=False, ignore_merges=False, normaliz
     return tokenizer.to_str()
 
 
-def sentencepiece_json():
-    """Returns a tokenizer.json in the form that the transformers library writes for Llama 2's vocabulary."""
-    vocab = {piece: i for i, (piece, _, _) in enumerate(PIECES)}
-    merges = [("▁", "a"), ("a", "b")]
-    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
-    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    tokenizer.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])  # fmt: skip
-    tokenizer.add_special_tokens([AddedToken(t, special=True) for t in ("<unk>", "<s>", "</s>")])
-    return tokenizer.to_str()
-
-
 def tokenizer_seeds(folder):
-    put(folder, "good-character", character_json())
-    put(folder, "good-sentencepiece", sentencepiece_json())
+    put(folder, "good-character", json.dumps(sound.character_json(CHARACTERS)))
+    put(folder, "good-sentencepiece", json.dumps(sound.sentencepiece_json()))
     byte_level = pre_tokenizers.ByteLevel
     digits = pre_tokenizers.Digits(individual_digits=True)
     llama3 = pre_tokenizers.Split(Regex(LLAMA3_PATTERN), "isolated")
@@ -370,7 +262,7 @@ def tokenizer_bin_seeds(folder):
 
 def json_seeds(folder):
     put(folder, "good-config", LlamaConfig().to_json_string())
-    put(folder, "good-tokenizer", character_json())
+    put(folder, "good-tokenizer", json.dumps(sound.character_json(CHARACTERS)))
     numbers = [0, -1, 2**63, 2**64 - 1, 2**64, 1e-5, 1e300, -0.0, 0.1]
     put(folder, "good-values", json.dumps({"n": numbers, "s": "\"\\/\b\f\n\r\té日\U0001f600", "t": [True, False, None, {}, []]}))
     put(folder, "good-deep", "[" * 60 + "]" * 60)
@@ -567,6 +459,23 @@ def json_schema_seeds(folder):
     put(folder, "nested", '{"items":' * 100 + "{}" + "}" * 100)
 
 
+def dictionary(folders, pattern, words):
+    """Returns a dictionary for libFuzzer: `words`, and all matches of the pattern in the folders' seeds."""
+    for folder in folders:
+        for file in folder.iterdir():
+            words |= set(re.findall(pattern, file.read_bytes().decode(errors="replace"), re.ASCII))
+    escaped = (json.dumps(word).replace("\\r", "\\x0d").replace("\\n", "\\x0a") for word in sorted(words))
+    return "".join(word + "\n" for word in escaped)
+
+
+def dictionaries(out):
+    json_folders = [out / name for name in ("adapter", "api", "hf_config", "hf_index", "safetensors", "tokenizer_json")]
+    put(out, "json.dict", dictionary(json_folders, r'"(?!field\d|<0x)[\w<|>./-]{1,40}"', {
+        "null", "true", "false", "1e400", "-0.0", "9223372036854775808", "18446744073709551615", "\\u0000",
+        "\\ud83d\\ude00", "\\ud800", "\\u2581", '"__pad__.0"', '"<0x0A>"', '"BF16"', '"Metaspace"'}))  # fmt: skip
+    put(out, "http.dict", dictionary([out / "http"], r"[\w-]+: |\b[\w-]{4,20}\b|[!-~]{0,20}\r\n(?:\r\n)?", {"GET / ", "POST / "}))
+
+
 class Recorded:
     """Replaces the socket of http.client and records the bytes that are sent."""
 
@@ -610,6 +519,7 @@ def main():
     for target, make in makers.items():
         (out / target).mkdir(parents=True, exist_ok=True)
         make(out / target)
+    dictionaries(out)
 
 
 if __name__ == "__main__":

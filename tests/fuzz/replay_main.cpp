@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", file.c_str());  // printed first: after a crash, the last line names the file
     const bool taken = folio::fuzz::take(folio::fuzz::file_bytes(file));
     if (taken || !file.filename().string().starts_with("good-")) continue;
-    std::fprintf(stderr, "a good file is refused: %s\n", file.c_str());
+    std::fprintf(stderr, "a good file is rejected: %s\n", file.c_str());
     all_good = false;
   }
   std::fprintf(stderr, "%zu files\n", files.size());

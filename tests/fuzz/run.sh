@@ -8,6 +8,7 @@ shift 2
 [ $# -gt 0 ] || set -- $(cd "$build/fuzz" && ls -d fuzz_* | sed 's/fuzz_//')
 # Doubles the inputs per second; `make sanitize` runs the tests with the checks that are disabled here.
 export ASAN_OPTIONS=malloc_context_size=4:quarantine_size_mb=16:detect_stack_use_after_return=0
+[ ! -d /dev/shm ] || export TMPDIR=/dev/shm  # in memory: a target writes a file for each input
 declare -A max_len=([gguf]=16384 [gguf_adapter]=8192 [llama2c]=8192 [tokenizer_bin]=8192 [tokenizer_gguf]=16384 [tokenizer_json]=16384)
 failed=0
 for target in "$@"; do
@@ -16,8 +17,8 @@ for target in "$@"; do
   options=(-runs="$runs" -max_len="${max_len[$target]:-4096}" -timeout=120 -rss_limit_mb=2048 -malloc_limit_mb=256
            -artifact_prefix="$out/findings/" -print_final_stats=1)
   case $target in
-    adapter|api|hf_*|json|safetensors|tokenizer_json) options+=(-dict=json.dict) ;;
-    http) options+=(-dict=http.dict) ;;
+    adapter|api|hf_*|json|safetensors|tokenizer_json) options+=(-dict="$build/fuzz/seeds/json.dict") ;;
+    http) options+=(-dict="$build/fuzz/seeds/http.dict") ;;
   esac
   folders=("$out/corpus" "$build/fuzz/seeds/$target")
   [ -d "regressions/$target" ] && folders+=("regressions/$target")

@@ -80,7 +80,7 @@ void look_at(const data::Tokenizer& tokenizer) {
   check(tokenizer.vocab_size() > 0, "a tokenizer has tokens");
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) touch(tokenizer.token_bytes(id));
   for (const int32_t id : {-1, tokenizer.vocab_size()}) {
-    check(!accepted([&] { touch(tokenizer.token_bytes(id)); }, ""), "ids outside the vocabulary are refused");
+    check(!accepted([&] { touch(tokenizer.token_bytes(id)); }, ""), "ids outside the vocabulary are rejected");
   }
   check(tokenizer.end_of_text() >= 0 && tokenizer.end_of_text() < tokenizer.vocab_size(),
         "the end of a text is a token");

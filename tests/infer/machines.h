@@ -103,7 +103,7 @@ class RecordingStage final : public PassThroughStage {
   }
   void read(Slot slot, std::span<float> values) override {
     core::require(step().observed || (!open_ && (slot == Slot::Residual || slot == Slot::Hidden)),
-                  "a slot is read within a step that nobody observes");
+                  "a slot is read within a step without an observer");
     catch_up(n_begun_);
     inner().read(slot, values);
   }
@@ -196,7 +196,7 @@ class RecordingStage final : public PassThroughStage {
 };
 
 /// A machine that forwards all calls to another, and whose stages are those that wrap(stage) returns.
-class WrappedMachine final : public Machine {
+class WrappedMachine : public Machine {
  public:
   using Wrap = std::function<std::unique_ptr<Stage>(std::unique_ptr<Stage>)>;
 
@@ -212,22 +212,15 @@ class WrappedMachine final : public Machine {
   Wrap wrap_;
 };
 
-class RecordingMachine final : public Machine {
+class RecordingMachine final : public WrappedMachine {
  public:
   explicit RecordingMachine(std::unique_ptr<Machine> inner, size_t n_in_flight = 1)
-      : inner_(std::move(inner)), n_in_flight_(n_in_flight) {}
-  [[nodiscard]] std::string describe() const override { return "recorded " + inner_->describe(); }
-  [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
-                                            CacheType cache_type) override {
-    auto stage = std::make_unique<RecordingStage>(inner_->load(model, shard, cache_type), n_in_flight_);
-    last_stage = stage.get();
-    return stage;
-  }
+      : WrappedMachine(std::move(inner), [this, n_in_flight](std::unique_ptr<Stage> stage) {
+          auto recording = std::make_unique<RecordingStage>(std::move(stage), n_in_flight);
+          last_stage = recording.get();
+          return recording;
+        }) {}
   RecordingStage* last_stage = nullptr;  ///< the most recently loaded stage; null before the first load()
-
- private:
-  std::unique_ptr<Machine> inner_;
-  size_t n_in_flight_;
 };
 
 /// A kind of machine to test: its name, KV cache type and factory, and the model for tests that use only one.

@@ -1,7 +1,6 @@
 """Compares adapters with llama.cpp: export writes the same GGUF as llama.cpp's converter, and greedy outputs equal
 those of llama-cpp-python with the adapter applied (`lora_path`) or merged."""
 
-import json
 import subprocess
 import sys
 
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 from transformers import LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
-from engines import ROOT, SMOLLM2, assert_same_text, folio
+from engines import ROOT, SMOLLM2, assert_same_text, folio, folio_greedy
 from adapters import change_config, write_adapter  # in tests/apps, which engines.py adds to sys.path
 
 CONVERTER = ROOT / "build" / "llama-server" / "source" / "vendor" / "llama.cpp" / "convert_lora_to_gguf.py"
@@ -63,11 +62,6 @@ class Llama:
         return tokens, gaps
 
 
-def ours(model, prompt, *flags):
-    found = json.loads(folio("generate", "--json", "-m", model, "-n", N, "--temp", 0, "-t", 1, "-p", prompt, *flags))
-    return found["tokens"]
-
-
 FAMILIES = {"llama": LlamaConfig, "mistral": MistralConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config}
 
 
@@ -97,8 +91,9 @@ def test_outputs_match_llama_cpp(folder, base, adapter):
     theirs, changed = Llama(base, lora_path=str(file)), 0
     for prompt in PROMPTS:
         tokens, gaps = theirs.greedy(prompt, N)
-        found = ours(base, prompt, "--lora", directory)
-        assert ours(base, prompt, "--lora", file) == found
+        found, same, without = (folio_greedy(base, prompt, N, "-t", 1, *flags)["tokens"]
+                                for flags in (["--lora", directory], ["--lora", file], []))
+        assert same == found
         assert assert_same_text(found, tokens[:len(found)], gaps) > 10
-        changed += found != ours(base, prompt)
+        changed += found != without
     assert changed == len(PROMPTS)

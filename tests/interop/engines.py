@@ -12,7 +12,7 @@ from pathlib import Path
 import llama_cpp as lc
 import numpy as np
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "apps"))
+sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("apps", "apps/files")]
 from support import (ACCENTED, BUILD, EXPECTED, GOLDEN, LEARNING_RUN, ROOT, SMOLLM2, generate,  # noqa: E402, F401
                      succeed)  # the tests import them from here
 
@@ -23,8 +23,8 @@ def folio(program, *args):
     return succeed(program, *args, timeout=300).stdout
 
 
-def folio_greedy(model, prompt, n):
-    return generate(model, "-n", n, "--temp", 0, "-p", prompt, timeout=300)
+def folio_greedy(model, prompt, n, *flags):
+    return generate(model, "-n", n, "--temp", 0, "-p", prompt, *flags, timeout=300)
 
 
 @lc.llama_log_callback

@@ -1,16 +1,13 @@
 """Compares greedy outputs with llama.cpp for families other than Llama, on the same GGUF files, F32 and quantized."""
 
 import json
-import sys
-from pathlib import Path
 
 import gguf
 import pytest
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "apps" / "files"))
-import gguf_copies  # noqa: E402
-import random_models  # noqa: E402
-from engines import LlamaCpp, assert_same_text, folio, folio_greedy  # noqa: E402
+from engines import LlamaCpp, assert_same_text, folio, folio_greedy
+import gguf_copies  # in tests/apps/files, which engines.py adds to sys.path
+import random_models
 
 BLOCKS = dict(hidden_size=64, intermediate_size=96)  # sizes that are multiples of 32, as quantized blocks require
 EXPERTS_OF = ["mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "dots1", "gpt_oss"]
@@ -20,6 +17,13 @@ EXPERTS = dict(moe_intermediate_size=32)
 LATENT = dict.fromkeys(["deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu"], dict(rms_norm_eps=1e-6))
 MORE = {"mistral nemo": dict(head_dim=32), "glm": dict(head_dim=16), "qwen3_moe": EXPERTS, "dots1": EXPERTS,
         "qwen2_moe": dict(moe_intermediate_size=32, shared_expert_intermediate_size=64)}
+
+
+def exported(model, folder, *flags):
+    """Exports a transformers model as GGUF and returns the path of the file."""
+    path = folder / "m.gguf"
+    folio("export", random_models.write(model, folder / "m"), "--out", path, *flags)
+    return path
 
 
 def assert_same_output(path, prompt, n):
@@ -38,14 +42,13 @@ def assert_mostly_equal(theirs, ours):
 
 # Omits models that llama.cpp computes differently from transformers. llama.cpp rounds the limits of gpt-oss's YaRN ramp
 # to integers, and ranks DeepSeek-V2's groups of experts by their two best experts, as in DeepSeek-V3.
-@pytest.mark.parametrize("name", [name for name in random_models.MODELS
+@pytest.mark.parametrize("name", [name for name in [*random_models.MODELS, "gemma2 27b"]
                                   if name not in ("gpt_oss yarn", "deepseek_v2 groups")])
 def test_outputs_are_the_same(tmp_path, name):
-    directory = random_models.write(random_models.make(name, **LATENT.get(name, {})), tmp_path / "m")
-    folio("export", directory, "--out", tmp_path / "m.gguf")
+    path = exported(random_models.make(name, **LATENT.get(name, {})), tmp_path)
     n = 30 if "window" in name else 200  # a window that GGUF can't store is exported as a shorter context
     for prompt in ("ab", "é a b"):
-        assert_same_output(tmp_path / "m.gguf", prompt, n)
+        assert_same_output(path, prompt, n)
 
 
 @pytest.mark.parametrize("name", ["deepseek_v3", "glm4_moe"])
@@ -60,14 +63,8 @@ def test_files_with_a_module_of_multi_token_prediction(tmp_path, name):
 
 def test_chatglm_with_fused_qkv(tmp_path):
     """Outputs are equal for one fused matrix of queries, keys and values, as in GGUF files of ChatGLM2 and 3."""
-    folio("export", random_models.write(random_models.make("glm"), tmp_path / "m"), "--out", tmp_path / "m.gguf")
-    gguf_copies.copy(tmp_path / "m.gguf", tmp_path / "fused.gguf", gguf_copies.with_fused_qkv)
+    gguf_copies.copy(exported(random_models.make("glm"), tmp_path), tmp_path / "fused.gguf", gguf_copies.with_fused_qkv)
     assert_same_output(tmp_path / "fused.gguf", "ab é", 200)
-
-
-def test_gemma2_27b_attention_scale(tmp_path):
-    folio("export", random_models.write(random_models.make("gemma2 27b"), tmp_path / "m"), "--out", tmp_path / "m.gguf")
-    assert_same_output(tmp_path / "m.gguf", "ab é", 60)
 
 
 @pytest.mark.parametrize("scaling", [dict(rope_type="linear", factor=4.0),
@@ -75,8 +72,7 @@ def test_gemma2_27b_attention_scale(tmp_path):
                          ids=lambda scaling: scaling["rope_type"])
 def test_scaled_rope(tmp_path, scaling):
     model = random_models.make("llama wide heads", rope_parameters={"rope_theta": 1e4, **scaling})
-    folio("export", random_models.write(model, tmp_path / "m"), "--out", tmp_path / "m.gguf")
-    assert_same_output(tmp_path / "m.gguf", "ab é", 200)
+    assert_same_output(exported(model, tmp_path), "ab é", 200)
 
 
 @pytest.mark.parametrize("type_", ["q8_0", "q4_0", "q4_1"])
@@ -84,9 +80,7 @@ def test_scaled_rope(tmp_path, scaling):
                                   "phi3", "glm"])
 def test_quantized_files(tmp_path, name, type_):
     """Both engines round inputs of products to 8 bits, but in different groups, so logits differ by about 1%."""
-    directory = random_models.write(random_models.make(name, **BLOCKS, **MORE.get(name, {})), tmp_path / "m")
-    path = tmp_path / f"{type_}.gguf"
-    folio("export", directory, "--out", path, "--type", type_)
+    path = exported(random_models.make(name, **BLOCKS, **MORE.get(name, {})), tmp_path, "--type", type_)
     types = {t.tensor_type.name for t in gguf.GGUFReader(path).tensors}
     assert types == {"F32", "Q8_0", type_.upper()}
     with LlamaCpp(path) as theirs:

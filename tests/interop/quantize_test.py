@@ -1,8 +1,6 @@
 """Compares `export --type` with llama.cpp's quantizer: from an F32 or F16 file, both write bit-identical tensors."""
 
 import subprocess
-import sys
-from pathlib import Path
 
 import gguf
 import llama_cpp as lc
@@ -10,11 +8,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "apps" / "files"))
-import golden_blocks  # noqa: E402
-import random_models  # noqa: E402
-import sound  # noqa: E402
-from engines import BUILD, SMOLLM2, LlamaCpp, assert_same_text, folio, folio_greedy  # noqa: E402
+import golden_blocks
+from engines import BUILD, SMOLLM2, LlamaCpp, assert_same_text, folio, folio_greedy
+import random_models  # in tests/apps/files, which engines.py adds to sys.path
+import sound
 
 MIXTURES = {"q4_k_m": lc.LLAMA_FTYPE_MOSTLY_Q4_K_M, "q5_k_m": lc.LLAMA_FTYPE_MOSTLY_Q5_K_M,
             "q6_k": lc.LLAMA_FTYPE_MOSTLY_Q6_K}

@@ -14,7 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "data" / "c
 from conversations_oracle_test import TAGGED, conversations, ours, small  # noqa: E402, F401
 
 
-@pytest.mark.parametrize("name", ["SmolLM2", "Llama 3", "Zephyr", "Qwen 2.5"])
+@pytest.mark.parametrize("name", TAGGED)
 def test_labels_match_trl(name, small, tmp_path):  # noqa: F811
     published, tagged = TAGGED[name]
     tokenizer, path = small

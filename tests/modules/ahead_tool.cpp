@@ -15,9 +15,9 @@ using namespace folio;
 int main(int argc, char** argv) {
   if (argc < 5) return 2;
   const torch::NoGradGuard no_grad;
-  const core::Weights weights = core::to_weights(core::read_hf_model(argv[1]));
-  nn::Llama model = nn::family_llama(weights.config);
-  train::load_weights(weights, model);
+  const core::StoredModel stored = core::read_hf_model(argv[1]);
+  nn::Llama model = nn::family_llama(stored.config);
+  train::load_weights(stored, model);
   std::vector<int64_t> tokens;
   for (int i = 3; i < argc; ++i) tokens.push_back(std::stoll(argv[i]));
   const torch::Tensor all = torch::tensor(tokens, torch::kLong).unsqueeze(0);

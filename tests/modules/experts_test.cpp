@@ -20,23 +20,19 @@ namespace folio::test {
 namespace {
 
 using core::Family;
-enum class Form { Plain, Fused };
 
-nn::Mixture mixture_of(const core::ModelConfig& config, Form form) {
+nn::Mixture mixture_of(const core::ModelConfig& config, bool fused) {
   torch::manual_seed(3);
-  const bool fused = form == Form::Fused;
   return in_double(nn::Mixture(config, fused ? train::fused::expert_products(config) : nn::ExpertProducts()), 0.5);
 }
 
 TEST(Experts, GradientsMatchDifferences) {
   for (const core::ModelConfig& c : mixture_configs()) {
-    for (const Form form : {Form::Plain, Form::Fused}) {
-      auto mixture = mixture_of(c, form);
-      const auto x = randn({1, 5, c.dim});
-      SCOPED_TRACE(core::info(c.family).name);
-      expect_gradients([&] { return mixture->forward(x); }, leaves(x, *mixture));
-      if (HasFatalFailure()) return;
-    }
+    auto mixture = mixture_of(c, /*fused=*/false);
+    const auto x = randn({1, 5, c.dim});
+    SCOPED_TRACE(core::info(c.family).name);
+    expect_gradients([&] { return mixture->forward(x); }, leaves(x, *mixture));
+    if (HasFatalFailure()) return;
   }
 }
 
@@ -59,7 +55,7 @@ TEST(Experts, GradientsOfAClampedGateMatchDifferences) {
 
 // An auxiliary loss uses the router's mean scores, so their gradients must be right, too.
 TEST(Experts, GradientsOfMeanScoresMatchDifferences) {
-  auto mixture = mixture_of(mixture_config(Family::Mixtral), Form::Fused);
+  auto mixture = mixture_of(mixture_config(Family::Mixtral), /*fused=*/true);
   const auto x = randn({2, 5, 8});
   expect_gradients(
       [&] {
@@ -71,7 +67,7 @@ TEST(Experts, GradientsOfMeanScoresMatchDifferences) {
 
 TEST(Experts, PlainAndFusedAgree) {
   for (const core::ModelConfig& c : mixture_configs()) {
-    auto plain = mixture_of(c, Form::Plain), fused = mixture_of(c, Form::Fused);
+    auto plain = mixture_of(c, /*fused=*/false), fused = mixture_of(c, /*fused=*/true);
     const auto x = randn({3, 11, c.dim}).requires_grad_();
     const auto r = randn({3, 11, c.dim});
     const auto y = plain->forward(x), z = fused->forward(x);
@@ -91,8 +87,8 @@ TEST(Experts, PlainAndFusedAgree) {
 TEST(Experts, AllRowsMayUseTheSameExpert) {
   core::ModelConfig c = mixture_config(Family::Mixtral);
   c.experts_per_token = 1;
-  for (const Form form : {Form::Plain, Form::Fused}) {
-    auto mixture = mixture_of(c, form);
+  for (const bool is_fused : {false, true}) {
+    auto mixture = mixture_of(c, is_fused);
     const torch::NoGradGuard no_grad;
     auto x = randn({1, 40, c.dim});
     x.select(2, 0).fill_(1.0);
@@ -112,7 +108,7 @@ TEST(Experts, AllRowsMayUseTheSameExpert) {
 }
 
 TEST(Experts, LoadCountsRowsUntilTaken) {
-  auto mixture = mixture_of(mixture_config(Family::Mixtral), Form::Fused);
+  auto mixture = mixture_of(mixture_config(Family::Mixtral), /*fused=*/true);
   EXPECT_FALSE(mixture->take_load().chosen.defined());
   mixture->forward(randn({2, 3, 8}));
   mixture->forward(randn({1, 4, 8}));
@@ -124,7 +120,7 @@ TEST(Experts, LoadCountsRowsUntilTaken) {
 
 TEST(Experts, RejectsConfigurationsWithoutExperts) {
   expect_error([] { nn::Mixture(core::ModelConfig{.vocab_size = 3}); }, {"no experts"});
-  auto mixture = mixture_of(mixture_config(Family::Mixtral), Form::Fused);
+  auto mixture = mixture_of(mixture_config(Family::Mixtral), /*fused=*/true);
   expect_error([&] { mixture->forward(randn({2, 3, 7})); }, {"[B, T, 8]", "[2, 3, 7]"});
 }
 

@@ -1,4 +1,4 @@
-// Tests attention features that Llama lacks: biases, query and key norms, RoPE on halves, wide heads, sliding windows.
+// Tests attention features that Llama lacks: biases, query and key norms, wide heads, sliding windows, latents.
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
@@ -14,10 +14,8 @@
 #include "modules/families/attention.h"
 #include "modules/families/latent_attention.h"
 #include "modules/families/parts.h"
-#include "modules/families/rope.h"
 #include "tests/modules/gradient_check.h"
 #include "tests/modules/mixtures.h"
-#include "tests/modules/properties/rope_properties.h"
 #include "tests/modules/support.h"
 
 namespace folio::test {
@@ -81,16 +79,22 @@ Attention attention_of(const core::ModelConfig& c, bool written_out, double scal
   return attention;
 }
 
-TEST(Families, GradientsOfAttentionMatchDifferences) {
-  for (const core::ModelConfig& c : configs()) {
+template <typename Attention>
+void expect_attention_gradients(const std::vector<core::ModelConfig>& all, double scale) {
+  for (const core::ModelConfig& c : all) {
     for (const bool written_out : {true, false}) {
-      auto attention = attention_of(c, written_out);
+      auto attention = attention_of<Attention>(c, written_out, scale);
       const auto x = randn({2, 5, c.dim});
       SCOPED_TRACE(name_of(c));
       expect_gradients([&] { return attention->forward(x); }, leaves(x, *attention));
-      if (HasFatalFailure()) return;
+      if (testing::Test::HasFatalFailure()) return;
     }
   }
+}
+
+TEST(Families, GradientsOfAttentionMatchDifferences) {
+  expect_attention_gradients<nn::FamilyAttention>(configs(), 0.35);
+  expect_attention_gradients<nn::LatentAttention>(latent_configs(), 0.5);
 }
 
 TEST(Families, FormulaAndKernelAgree) {
@@ -103,18 +107,6 @@ TEST(Families, FormulaAndKernelAgree) {
     // a few eps for each term.
     const double terms = static_cast<double>(c.dim + c.head_dim + 9 + c.query_dim());
     EXPECT_LT(largest(attention->forward(x) - formula), 4 * kEps * terms * (1 + largest(formula))) << name_of(c);
-  }
-}
-
-TEST(Families, GradientsOfLatentAttentionMatchDifferences) {
-  for (const core::ModelConfig& c : latent_configs()) {
-    for (const bool written_out : {true, false}) {
-      auto attention = attention_of<nn::LatentAttention>(c, written_out, 0.5);
-      const auto x = randn({2, 5, c.dim});
-      SCOPED_TRACE(fmt::format("a query rank of {}", c.q_lora_rank));
-      expect_gradients([&] { return attention->forward(x); }, leaves(x, *attention));
-      if (HasFatalFailure()) return;
-    }
   }
 }
 
@@ -187,32 +179,6 @@ TEST(Families, ParametersAreInTheManifestAndTrained) {
     }
     EXPECT_EQ(count, core::parameter_count(c)) << name_of(c);
   }
-}
-
-TEST(Families, FactorsDivideTheFrequencies) {
-  core::ModelConfig c{.dim = 6, .n_heads = 1, .context_length = kRopeContext, .rope_theta = 100.0F};
-  const auto plain = nn::FamilyParts().rope(c)->rotations();
-  EXPECT_TRUE(torch::equal(plain, nn::RopeCache(kRopeContext, 6, 100.0)->rotations()));
-  c.rope_scaling.type = core::RopeScalingType::LongRope;
-  c.rope_scaling.short_factors = c.rope_scaling.long_factors = {1.0F, 2.0F, 4.0F};
-  const auto scaled = nn::FamilyParts().rope(c)->rotations();
-  for (const int64_t t : {0, 1, 3, 9}) {  // a quarter of the frequency gives the same angle at position 4t
-    EXPECT_TRUE(torch::equal(scaled[t][0], plain[t][0]));
-    EXPECT_TRUE(torch::allclose(scaled[2 * t][1], plain[t][1], 0.0, kAngleError));
-    EXPECT_TRUE(torch::allclose(scaled[4 * t][2], plain[t][2], 0.0, kAngleError));
-  }
-}
-
-// RoPE on halves of a head equals RoPE on adjacent pairs of a permuted head.
-TEST(Families, SplitHalvesMatchPermutedPairs) {
-  constexpr int64_t K = 10;
-  const nn::RopeCache pairs(16, K, 100.0);
-  const nn::FamilyRopeImpl halves(pairs->rotations(), core::RopePairs::Halves);
-  const auto x = randn({2, 16, 3, K});
-  const auto to_halves = [](const torch::Tensor& y) {
-    return y.unflatten(-1, {K / 2, 2}).transpose(-1, -2).flatten(-2);
-  };
-  EXPECT_TRUE(torch::equal(halves.apply(to_halves(x)), to_halves(pairs->apply(x))));
 }
 
 }  // namespace

@@ -44,12 +44,6 @@ TEST(RopeCache, InputsOfEveryTypeShareOneCache) {
   EXPECT_EQ(rope.rotations().scalar_type(), torch::kComplexDouble);
 }
 
-TEST(RopeCache, HasNoState) {
-  nn::RopeCache rope(kContext, 8);
-  EXPECT_TRUE(rope->parameters().empty());
-  EXPECT_TRUE(rope->buffers().empty());
-}
-
 TEST(RopeCache, ReadsTransposedInputs) {
   nn::RopeCache rope(kContext, 4);
   const auto x = randn({2, 4, 3, 5}).permute({0, 3, 2, 1});

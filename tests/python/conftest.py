@@ -3,8 +3,11 @@ from pathlib import Path
 
 import pytest
 
+import folio
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "apps"))
 import support  # noqa: E402
+from chat_model import write_chat_model  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -15,7 +18,33 @@ def golden_gguf(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def model(golden_gguf):
-    import folio
-
     with folio.Model(golden_gguf, threads=2) as model:
+        yield model
+
+
+@pytest.fixture(scope="session")
+def oracle():
+    """Returns the model of tests/golden in transformers."""
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(support.GOLDEN, attn_implementation="eager").eval()
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    """Returns the tokenizer of tests/golden in transformers."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(support.GOLDEN)
+
+
+@pytest.fixture(scope="session")
+def chat_gguf(tmp_path_factory):
+    """Returns the path of a chat model with random weights, whose vocabulary can form any JSON."""
+    return write_chat_model(tmp_path_factory.mktemp("chat") / "chat.gguf")
+
+
+@pytest.fixture(scope="session")
+def chats(chat_gguf):
+    with folio.Model(chat_gguf, threads=1) as model:
         yield model

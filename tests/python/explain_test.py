@@ -3,9 +3,7 @@
 import html
 import json
 import re
-import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,15 +11,7 @@ import support
 
 import folio
 
-sys.path.insert(0, str(Path(support.__file__).parent / "files"))
 TEXT = "ROMEO: What light through yonder window breaks?\nJULIET: "
-
-
-@pytest.fixture(scope="module")
-def theirs():
-    from transformers import AutoModelForCausalLM
-
-    return AutoModelForCausalLM.from_pretrained(support.GOLDEN, attn_implementation="eager").eval()
 
 
 def run(theirs, ids):
@@ -36,11 +26,11 @@ def softmax(logits):
     return e / e.sum(-1, keepdims=True)
 
 
-def test_activations_match_transformers(model, theirs):
+def test_activations_match_transformers(model, oracle):
     made = model.explain(TEXT)
     ids = model.tokenizer.encode(TEXT)
     assert [token["id"] for token in made.json["tokens"]] == ids
-    out = run(theirs, ids)
+    out = run(oracle, ids)
     np.testing.assert_allclose(made["logits"], out.logits[0].numpy(), atol=1e-4)
     assert made["attention"].shape == (2, 4, len(ids), len(ids)) and made["attention"].dtype == np.float32
     for layer in range(2):
@@ -102,7 +92,7 @@ def test_interventions_match_the_program(golden_gguf, model):
 def test_attention_follows_the_family(name, tmp_path):
     """attention() returns the same weights as transformers for sliding windows, score caps and scales, attention sinks
     and latent attention. Unlike explain(), it accepts more than 256 tokens."""
-    import random_models
+    import random_models  # in tests/apps/files, which chat_model.py adds to sys.path
 
     theirs = random_models.make(name, max_position_embeddings=512)
     theirs.set_attn_implementation("eager")

@@ -19,14 +19,6 @@ def adapter(model):
     return llm.model(model)
 
 
-@pytest.fixture(scope="module")
-def chat():
-    if not support.SMOLLM2.exists():
-        pytest.skip("make smollm2 fetches the model")
-    with folio.Model(support.SMOLLM2, context=512) as model:
-        yield llm.model(model)
-
-
 def fetched(adapter, handle):
     return list(iter(lambda: adapter.fetch_response(handle), -1))
 
@@ -81,31 +73,6 @@ def test_streaming_and_batches(model, adapter):
     assert [index for index, _ in calls] == [*range(len(calls) - 1), -1] and calls[-1][1] == expected
     assert ["".join(texts) for texts in zip(*(contents for _, contents in calls[:-1]))] == expected
     assert adapter.response_batch(PROMPTS, config=config) == expected and adapter.response_batch([]) == []
-
-
-def test_waiting_does_not_poll(model, adapter):
-    """Counts calls of wait() that return without tokens: at most one, at the end. With polling, there would be many."""
-    class Counted:
-        def __init__(self, stream):
-            self.stream, self.empty = stream, 0
-
-        def wait(self):
-            news = self.stream.wait()
-            self.empty += not news
-            return news
-
-        @property
-        def ended(self):
-            return self.stream.ended
-
-    with stalled(model):
-        handle = adapter.launch_response("ROMEO:", output_token_limit=24)
-        counted = adapter._open[handle].stream = Counted(adapter._open[handle].stream)
-        tokens = []
-        thread = threading.Thread(target=lambda: tokens.extend(fetched(adapter, handle)))
-        thread.start()
-    thread.join()
-    assert len(tokens) == 24 and counted.empty <= 1
 
 
 def test_unknown_handles_are_errors(adapter):
@@ -172,19 +139,18 @@ def test_invalid_requests_are_rejected(adapter):
 
 
 def test_messages_are_concatenated_without_a_template(model, adapter):
-    history = adapter.make_history("not used", 0, "ROMEO:", " ay")
-    assert history == "ROMEO: ay" and adapter.make_input(history, 1, "\nJULIET:") == "ROMEO: ay\nJULIET:"
     assert adapter.response("\nJULIET:", [("ROMEO:", " ay")], output_token_limit=9) == model.generate(
         "ROMEO: ay\nJULIET:", max_tokens=9, temperature=0)
     adapter.warmup()
 
 
-def test_answers_match_chat(chat):
+def test_answers_match_chat(chats):
+    chat = llm.model(chats)
     history = [("What is 2 + 2?", "4.")]
     messages = [dict(role="user", content="What is 2 + 2?"), dict(role="assistant", content="4."),
                 dict(role="user", content="And one more?")]
-    answer = chat.model.chat(messages, temperature=0, max_tokens=20)
+    answer = chats.chat(messages, temperature=0, max_tokens=20)
     assert chat.response("And one more?", history, output_token_limit=20) == answer
     text = chat.make_input(chat.make_history("", 0, *history[0]), 1, "And one more?")
-    assert chat.encode(text) == chat.model.tokenizer.apply_chat_template(messages)
+    assert chat.encode(text) == chats.tokenizer.apply_chat_template(messages)
     assert chat.response_batch([text], output_token_limit=20) == [answer]

@@ -9,7 +9,6 @@ import folio
 import jsonschema
 import pydantic
 import pytest
-from chat_model import write_chat_model
 from support import generate
 
 LINE = r"[A-Z]+: [a-z ]{4,20}[.!]"
@@ -26,18 +25,6 @@ PERSON = {  # the keys aren't in alphabetical order: outputs must keep their ord
     "type": "object", "additionalProperties": False, "required": ["name", "age", "tags"],
     "properties": {"name": {"type": "string", "maxLength": 8}, "age": {"type": "integer", "minimum": 0, "maximum": 130},
                    "tags": {"type": "array", "items": {"enum": ["red", "green", "blue"]}, "maxItems": 3}}}
-
-
-@pytest.fixture(scope="module")
-def chat_gguf(tmp_path_factory):
-    """Returns the path of a model with random weights, whose vocabulary can form any JSON."""
-    return write_chat_model(tmp_path_factory.mktemp("forms") / "chat.gguf")
-
-
-@pytest.fixture(scope="module")
-def random_model(chat_gguf):
-    with folio.Model(chat_gguf, threads=1) as model:
-        yield model
 
 
 @pytest.mark.parametrize(("form", "flags"), [
@@ -65,7 +52,7 @@ def test_text_matches_the_program(golden_gguf, model, form, flags, tmp_path):
     assert asyncio.run(awaited()) == (texts[2], texts[2])
 
 
-def test_json_matches_the_program(chat_gguf, random_model, tmp_path):
+def test_json_matches_the_program(chat_gguf, chats, tmp_path):
     file = tmp_path / "person.json"
     file.write_text(json.dumps(PERSON), encoding="utf-8")
     for seed in range(3):
@@ -73,28 +60,25 @@ def test_json_matches_the_program(chat_gguf, random_model, tmp_path):
         wanted = {"max_tokens": 100, "seed": seed}
         assert list(json.loads(told)) == ["name", "age", "tags"]
         for form in (PERSON, json.dumps(PERSON)):
-            assert random_model.generate("he is", json_schema=form, **wanted) == told
-        for field in ({"structured_outputs": {"json": PERSON}}, {"guided_json": PERSON},
-                      {"response_format": {"type": "json_schema", "json_schema": {"schema": PERSON}}}):
-            assert random_model.generate("he is", **field, **wanted) == told
-        whole = random_model.complete("he is", json_schema=PERSON, temperature=0.8, top_p=0.95, **wanted)
+            assert chats.generate("he is", json_schema=form, **wanted) == told
+        whole = chats.complete("he is", json_schema=PERSON, temperature=0.8, top_p=0.95, **wanted)
         assert whole["choices"][0]["text"] == told
-        answer = random_model.chat("he is", json_schema=PERSON, **wanted)
-        assert "".join(random_model.chat("he is", json_schema=PERSON, stream=True, **wanted)) == answer
+        answer = chats.chat("he is", json_schema=PERSON, **wanted)
+        assert "".join(chats.chat("he is", json_schema=PERSON, stream=True, **wanted)) == answer
         jsonschema.validate(json.loads(answer), PERSON)
 
 
-def test_pydantic_class_as_a_schema(random_model):
+def test_pydantic_class_as_a_schema(chats):
     for seed in range(10):
-        text = random_model.generate("he is", seed=seed, max_tokens=200, json_schema=Item)
+        text = chats.generate("he is", seed=seed, max_tokens=200, json_schema=Item)
         assert Item.model_validate_json(text) and list(json.loads(text)) == ["name", "colors", "count"]
-    whole = random_model.complete("he is", seed=9, max_tokens=200, temperature=0.8, top_p=0.95, json_schema=Item)
+    whole = chats.complete("he is", seed=9, max_tokens=200, temperature=0.8, top_p=0.95, json_schema=Item)
     assert whole["choices"][0]["text"] == text
 
 
-def test_unconstrained_whitespace_is_the_models(random_model):
-    likely = {random_model.tokenizer.encode("\n")[-1]: 4}
-    for method in (random_model.generate, lambda *a, **o: random_model.complete(*a, **o)["choices"][0]["text"]):
+def test_unconstrained_whitespace_is_the_models(chats):
+    likely = {chats.tokenizer.encode("\n")[-1]: 4}
+    for method in (chats.generate, lambda *a, **o: chats.complete(*a, **o)["choices"][0]["text"]):
         text = method("he is", seed=1, max_tokens=400, logit_bias=likely, json_schema=PERSON, free_whitespace=True)
         assert re.search(r"[{,:]\s", text)
         if text.endswith("}"):
@@ -117,22 +101,19 @@ def test_finish_reasons(model):
 
 @pytest.mark.parametrize(("kind", "parts", "options"), [
     (ValueError, ["'json_schema'", "#/properties/a", "not"], {"json_schema": {"properties": {"a": {"not": {}}}}}),
-    (ValueError, ["'json_schema'"], {"json_schema": "{"}),
     (TypeError, ["'json_schema' must be a JSON schema"], {"json_schema": 3}),
     (TypeError, ["JSON types", "object"], {"json_schema": {"const": object()}}),
     (ValueError, ["'regex'"], {"regex": "(a"}),
-    (TypeError, ["'regex' must be a string"], {"regex": 3}),
     (ValueError, ["'grammar'", "missing"], {"grammar": "root ::= missing"}),
     (TypeError, ["'choice' must be a list of strings"], {"choice": "yes"}),
-    (ValueError, ["'choice'"], {"choice": []}),
     (ValueError, ["'regex'", "'choice'", "remove one of them"], {"regex": "a", "choice": ["a"]}),
     (ValueError, ["'json_schema'", "'grammar'", "remove one of them"], {"json_schema": {}, "grammar": 'root ::= "a"'}),
     (ValueError, ["'regex'", "'guided_regex'", "remove one of them"], {"regex": "a", "guided_regex": "b"}),
     (ValueError, ["free_whitespace is for a json_schema"], {"regex": "a", "free_whitespace": True}),
     (TypeError, ["'tools' is an option of the server's alone"], {"tools": []}),
 ], ids=str)
-def test_invalid_fields_are_rejected_by_name(random_model, kind, parts, options):
-    calls = [random_model.generate] if "tools" in options else [random_model.generate, random_model.complete]
+def test_invalid_fields_are_rejected_by_name(chats, kind, parts, options):
+    calls = [chats.generate] if "tools" in options else [chats.generate, chats.complete]
     for call in calls:
         with pytest.raises(kind) as error:
             call("he", **options)
@@ -146,14 +127,14 @@ def test_vocabularies_unable_to_write_a_form_are_rejected(model):
     assert model.generate("ROMEO:", regex=None, json_schema=None, seed=1) == model.generate("ROMEO:", seed=1)
 
 
-def test_tools_require_complete(random_model):
+def test_tools_require_complete(chats):
     tool = {"type": "function", "function": {"name": "add", "parameters": {
         "type": "object", "properties": {"b": {"type": "integer", "maximum": 99, "minimum": 0}, "a": {"const": 7}},
         "required": ["b", "a"], "additionalProperties": False}}}
-    whole = random_model.complete(messages="he is", tools=[tool], tool_choice="required", parallel_tool_calls=False,
+    whole = chats.complete(messages="he is", tools=[tool], tool_choice="required", parallel_tool_calls=False,
                                   max_tokens=300, seed=3)
     [call] = whole["choices"][0]["message"]["tool_calls"]
     assert call["function"]["name"] == "add" and list(json.loads(call["function"]["arguments"])) == ["b", "a"]
     told = [{"role": "user", "content": "he is"}, whole["choices"][0]["message"],
             {"role": "tool", "tool_call_id": call["id"], "content": "12"}]
-    assert random_model.chat(told, max_tokens=5, seed=1)
+    assert chats.chat(told, max_tokens=5, seed=1)

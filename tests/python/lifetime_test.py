@@ -122,7 +122,7 @@ def busy(model):
     "sys.exit(7)",
     "raise SystemExit(7)",
     "model.close(); del model; gc.collect(); sys.exit(7)",
-    "next_model = folio.Model(path, threads=1); next_model.generate('a', max_tokens=3); sys.exit(7)",
+    "next_model = folio.Model(path, threads=1); next_model.complete('a', max_tokens=3); sys.exit(7)",
     "folio.model._close_all(); os._exit(7)",
 ])
 def test_forked_child_exits(golden_gguf, how):

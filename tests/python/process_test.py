@@ -36,31 +36,16 @@ def test_process_exits_with_requests_in_flight(golden_gguf, how):
     python(golden_gguf, f"""
         model = folio.Model(path, threads=1)
         held = []
-        def work():
+        def work(call):
             try:
-                model.generate(["ROMEO:"] * 100000, max_tokens=200)
+                for _ in call(["ROMEO:"] * 100000, max_tokens=200): pass
             except folio.Error as error:
                 assert "the model is closed" in str(error)
-        def tell():
-            try:
-                for _ in model.stream(["ROMEO:"] * 100000, max_tokens=200): pass
-            except folio.Error as error:
-                assert "the model is closed" in str(error)
-        for target in (work, tell) * 2:
-            threading.Thread(target=target, daemon=True).start()
+        for call in (model.generate, model.stream) * 2:
+            threading.Thread(target=work, args=(call,), daemon=True).start()
         while not model.statistics["running"]:
             os.sched_yield()
         {how}
-    """)
-
-
-def test_process_exits_with_tasks_in_flight(golden_gguf):
-    python(golden_gguf, """
-        model = folio.Model(path, threads=1)
-        async def main():
-            tasks = [asyncio.create_task(model.agenerate("ROMEO:", max_tokens=200)) for _ in range(500)]
-            await anext(model.astream("ROMEO:", max_tokens=200))
-        asyncio.run(main())
     """)
 
 

@@ -52,6 +52,20 @@ def event(text, end=None):
     return b"data: " + json.dumps({"id": "a", "choices": [choice]}, separators=(",", ":")).encode() + b"\n\n"
 
 
+@pytest.mark.parametrize("field", ["messages", "input"])
+def test_turns_of_a_conversation_have_the_same_beginning(ray_serve, field):
+    items = [{"role": role, "content": role} for role in ("system", "user", "assistant", "user")]
+    first, second = (ray_serve.beginning_of(json.dumps({field: items[:n]}).encode()) for n in (2, 4))
+    assert first == second and "user" in first
+
+
+def test_fewer_replicas_at_most_than_at_least_are_rejected(ray_serve, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["ray_serve", "model.gguf", "--replicas", "4", "--max-replicas", "2"])
+    with pytest.raises(SystemExit):
+        ray_serve.main()
+    assert "--max-replicas is 2, but --replicas is 4" in capsys.readouterr().err
+
+
 def test_full_replica_is_skipped_within_a_stream(ray_serve):
     whole = [HEAD, event("Hello"), event(" you", "stop") + DONE]
     got = body(ray_serve, [HEAD, event("Hel"), None], FULL, whole)

@@ -57,6 +57,9 @@ def test_missing_run_gives_one_line(home, tmp_path):
     (tmp_path / "log.jsonl").write_text('{"step": 1}\n{"step": \n', encoding="utf-8")
     with pytest.raises(folio.Error, match="log.jsonl:2: this line is no JSON object"):
         folio.Run(tmp_path).log
+    for last, steps in (b'{"step": 2', [1]), (b'{"sample": "\xc3', [1]), (b'{"step": 2}', [1, 2]):  # e.g. of a killed run
+        (tmp_path / "log.jsonl").write_bytes(b'{"step": 1}\n' + last)
+        assert list(folio.Run(tmp_path).log["step"]) == steps
 
 
 def test_look_inside_example_draws_pictures(home, tmp_path):

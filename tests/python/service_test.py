@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import folio
 import pytest
 from folio.service import Service
+from stall import stalled
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,11 @@ def test_tasks_get_the_same_texts(served):
 
     for _ in range(2):  # asyncio.run() makes a new event loop each time
         assert asyncio.run(all_of_them()) == [served.model.generate("ROMEO:", max_tokens=30, seed=i) for i in range(64)]
+
+
+def test_replies_can_be_awaited_only_in_the_loop_of_their_request(served):
+    with stalled(served.model), pytest.raises(folio.Error, match="not sent in this event loop"):
+        asyncio.run(ask(served, body=body()).start())
 
 
 def test_errors_match_the_server(served):

@@ -1,7 +1,12 @@
-"""Tests functions of scripts/bootstrap.sh with fake commands: nothing is installed."""
+"""Tests functions of scripts/bootstrap.sh with fake commands: nothing is installed. Also tests which tests the Makefile's
+goals run."""
 
+import contextlib
+import json
 import os
 import pathlib
+import re
+import signal
 import subprocess
 import sys
 
@@ -17,6 +22,55 @@ def run(code, goal="build", **environment):
     done = subprocess.run(["bash", "-c", functions + code, "scripts/bootstrap.sh", goal], cwd=ROOT, env={**kept, **environment},
                           capture_output=True, text=True)
     return done.returncode, done.stdout
+
+
+def test_goals_that_build_full_tests_run_them():
+    presets = {preset["name"]: preset for preset in json.loads((ROOT / "CMakePresets.json").read_text())["testPresets"]}
+
+    def excluded(name):
+        preset = presets[name]
+        own = preset.get("filter", {}).get("exclude")
+        return own.get("label", "") if own else excluded(preset["inherits"]) if "inherits" in preset else ""
+
+    names = re.findall(r"--target all full\n\t@ctest --preset (\w+)", (ROOT / "Makefile").read_text())
+    assert names == ["full", "sanitize", "fuzz"]
+    assert [name for name in names if "full" in excluded(name)] == []
+
+
+def test_make_long_runs_every_python_test_that_is_otherwise_shortened():
+    presets = json.loads((ROOT / "CMakePresets.json").read_text())["testPresets"]
+    runs = next(preset["filter"]["include"]["name"] for preset in presets if preset["name"] == "long")
+    tests = {name: [pathlib.Path(file).read_text() for file in re.findall(r'"([^"]+_test\.py)"', command)]
+             for folder in pathlib.Path(os.environ["FOLIO_BUILD_DIR"]).glob("obj/**/CTestTestfile.cmake")
+             for name, command in re.findall(r"^add_test\(\[=\[(\w+)\]=\] (.*)", folder.read_text(), re.M)}
+    shortens = re.compile(r'(if|not) "?(support\.|FOLIO_)?LON[G]\b')
+    shortened = [name for name, texts in tests.items() if any(map(shortens.search, texts))]
+    assert len(shortened) > 3
+    assert [name for name in shortened if not re.search(runs, name)] == []
+
+
+def test_interrupting_make_test_ends_the_installation(tmp_path):
+    (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
+    (tmp_path / "build/venv/bin").mkdir(parents=True)
+    (tmp_path / "scripts").mkdir()
+    for file, condition in {"scripts/bootstrap.sh": '"$1" = test', "cmake": '"$1" = --build', "build/venv/bin/python": ""}.items():
+        (tmp_path / file).write_text(f"#!/bin/sh\n[ {condition} ] || exit 0\necho begun\nsleep 300 | cat\n")
+        (tmp_path / file).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "CI": "true"}
+    make = subprocess.Popen(["make", "--no-print-directory", "test"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE,
+                            text=True, start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    try:
+        assert [make.stdout.readline() for _ in range(2)] == ["begun\n"] * 2
+        os.killpg(make.pid, signal.SIGINT)
+        make.communicate(timeout=120)  # ends when all processes have closed the pipe
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(make.pid, signal.SIGKILL)
+
+
+def test_unknown_goals_are_rejected():
+    done = subprocess.run(["scripts/bootstrap.sh", "tests"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith('bootstrap: unknown goal "tests"')
 
 
 @pytest.mark.parametrize("goal, user, asks", [

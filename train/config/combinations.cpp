@@ -85,6 +85,8 @@ std::vector<Rejection> table(const TrainConfig& c, const RunRequest& request) {
           "--head-dim is {}, expected --dim {} / --heads {} in the family {}", model.head_dim, model.dim, model.n_heads,
           family.name),
 
+      row(model.context_length < 2, "--context is {}, expected at least 2, for a prompt's token and a generated one",
+          model.context_length),
       row(c.window > model.context_length, "--window is {}, which exceeds --context {}", c.window,
           model.context_length),
       row(!is_constant && c.min_lr > c.lr, "--min-lr is {}, which exceeds --lr {}", c.min_lr, c.lr),

@@ -185,7 +185,14 @@ TrainConfig config_from_json(const nlohmann::json& json, const std::string& wher
     config.model.head_dim = core::even_head_dim(config.model.dim, config.model.n_heads, where);
   }
   TrainConfig::visit_fields(config, [&](const char*, auto& value, const TrainField& field) {
-    if (field.kept == Kept::InFiles) read(json, field_key(field), value, field.later);
+    if (field.kept != Kept::InFiles) return;
+    read(json, field_key(field), value, field.later);
+    if constexpr (std::is_arithmetic_v<std::decay_t<decltype(value)>>) {
+      const auto number = static_cast<double>(value);
+      core::require(field.low == field.high || (number >= field.low && number <= field.high),
+                    "{}: the key \"{}\" is {}, expected a number in [{:.10g}, {:.10g}]", where, field_key(field), value,
+                    field.low, field.high);
+    }
   });
   return config;
 }

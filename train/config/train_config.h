@@ -231,8 +231,8 @@ void validate(const TrainConfig& config, const RunRequest& request = {});
 [[nodiscard]] core::AdapterInfo adapter_info(const TrainConfig& config);
 
 /// Converts a configuration to JSON as in trainer.json. Keys are flag names with underscores. config_from_json() reads
-/// it; its errors name the file `where`. Keys added since the first version may be missing. If any other key is
-/// missing, it throws core::Error.
+/// it. Keys added since the first version may be missing. Throws core::Error that names the file `where` if any other
+/// key is missing, or for a value outside its flag's limits.
 [[nodiscard]] nlohmann::ordered_json to_json(const TrainConfig& config);
 [[nodiscard]] TrainConfig config_from_json(const nlohmann::json& json, const std::string& where);
 

@@ -49,6 +49,19 @@ void around(Group& ring, Tensor kv, Use&& use) {
   }
 }
 
+// The work of one ring step: a rank's query chunks first_query .. 1 attend to chunks 0 .. n_keys - 1 of the keys of
+// rank `from`. Each rank has two chunks.
+struct RingBlock {
+  int64_t first_query;
+  int64_t n_keys;
+  bool causal;  // query i attends to keys 0 .. i; false: to all keys
+};
+RingBlock ring_block(int64_t rank, int64_t from) {
+  if (from == rank) return {.first_query = 0, .n_keys = 2, .causal = true};
+  if (from < rank) return {.first_query = 0, .n_keys = 1, .causal = false};
+  return {.first_query = 1, .n_keys = 2, .causal = false};
+}
+
 // Returns the query chunks of `x` that a ring step uses; keys_of() returns the key or value chunks that the step uses.
 Tensor queries_of(const Tensor& x, const RingBlock& block) {
   const int64_t chunk = x.size(kT) / 2;
@@ -118,12 +131,6 @@ struct RingPass {
 
 }  // namespace
 
-RingBlock ring_block(int64_t rank, int64_t from) {
-  if (from == rank) return {.first_query = 0, .n_keys = 2, .causal = true};
-  if (from < rank) return {.first_query = 0, .n_keys = 1, .causal = false};
-  return {.first_query = 1, .n_keys = 2, .causal = false};
-}
-
 Tensor ring_attention(const Tensor& q_BHTK, const Tensor& k_BGTK, const Tensor& v_BGTK, double scale, Group& context) {
   // The kernel requires q, k and v of the same type, but under autocast, query and key norms may return float.
   const Tensor q = q_BHTK.to(v_BGTK.scalar_type()), k = k_BGTK.to(v_BGTK.scalar_type());
@@ -145,9 +152,8 @@ ContextAttentionImpl::ContextAttentionImpl(const core::ModelConfig& config, nn::
   if (dropout > 0) refuse("dropout");
 }
 
-Tensor ContextAttentionImpl::forward(const Tensor& x_BTD, const Tensor& starts_BT) {
+Tensor ContextAttentionImpl::forward(const Tensor& x_BTD, const Tensor& /*starts*/) {
   const int64_t chunk = x_BTD.size(1) / 2, C = context_.size(), c = context_.index();
-  core::require(!starts_BT.defined(), "context ranks do not support packed sequences; use --context-parallel 1");
   const Heads first = project(x_BTD.narrow(1, 0, chunk), c * chunk);
   const Heads second = project(x_BTD.narrow(1, chunk, chunk), (2 * C - 1 - c) * chunk);
   const auto both = [](const Tensor& a, const Tensor& b) { return torch::cat({a, b}, kT); };

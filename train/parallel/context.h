@@ -21,15 +21,6 @@
 
 namespace folio::train::parallel {
 
-/// The work of one ring step: a rank's query chunks first_query .. 1 attend to chunks 0 .. n_keys - 1 of the keys of
-/// rank `from`. Each rank has two chunks.
-struct RingBlock {
-  int64_t first_query;
-  int64_t n_keys;
-  bool causal;  ///< query i attends to keys 0 .. i; false: to all keys
-};
-[[nodiscard]] RingBlock ring_block(int64_t rank, int64_t from);
-
 /// Computes causal attention over whole sequences. Each of C ranks passes q [B, H, T/C, K] and k, v [B, G, T/C, K] of
 /// its own positions, after RoPE. Returns the output at these positions, [B, H, T/C, K]: B sequences of T positions, H
 /// query heads, G key/value heads, K dimensions per head. Weights are softmax(scale · q · k). CPU only.
@@ -42,8 +33,8 @@ class ContextAttentionImpl : public nn::FamilyAttentionImpl {
   /// its graphs.
   ContextAttentionImpl(const core::ModelConfig& config, nn::RopeCache rope, Group& context, double dropout = 0.0);
 
-  /// Returns the attention output for x [sequences, positions, dim], this rank's two chunks, in the same shape. Throws
-  /// core::Error if `starts` is defined: packed sequences are not supported.
+  /// Returns the attention output for x [sequences, positions, dim], this rank's two chunks, in the same shape.
+  /// `starts` must be undefined: packed sequences are not supported (combinations.cpp).
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {}) override;
 
  protected:

@@ -45,13 +45,13 @@ std::optional<Launch> launch_from_environment() {
   launch.rank = number("RANK", 0, launch.n_ranks - 1);
   launch.n_on_host = number_or("LOCAL_WORLD_SIZE", launch.n_ranks, 1, launch.n_ranks);
   launch.on_host = number_or("LOCAL_RANK", launch.rank);
+  launch.attempt = number_or("TORCHELASTIC_RESTART_COUNT", 0);
   if (launch.n_ranks == 1) return launch;
   launch.port = static_cast<uint16_t>(number("MASTER_PORT", 1, 65535));
   const std::optional<std::string> address = variable("MASTER_ADDR");
   if (!address) throw core::UsageError("MASTER_ADDR is not set; set it to the host of rank 0");
   launch.address = *address;
   launch.agent_has_store = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
-  launch.attempt = number_or("TORCHELASTIC_RESTART_COUNT", 0);
   return launch;
 }
 

@@ -21,7 +21,7 @@ constexpr milliseconds kForEver = std::chrono::hours(24 * 365);
 
 std::string alarm_for(int64_t rank) { return fmt::format("alarm {}", rank); }
 std::string answer_of(int64_t rank) { return fmt::format("answer {}", rank); }
-std::string verdict_key(int64_t rank) { return fmt::format("heard {}", rank); }
+std::string verdict_key(int64_t rank) { return fmt::format("verdict read {}", rank); }
 std::string place_of(int64_t rank) { return fmt::format("place {}", rank); }
 
 // Writes to the store and ignores errors: if the store is lost, the next call that needs another rank reports it.
@@ -87,7 +87,7 @@ std::string RollCall::store_is_gone() const {
 
 std::string RollCall::explain(const std::exception& error) {
   const std::string why = first_line(error);
-  if (std::exchange(told_, true)) return why;
+  if (std::exchange(explained_, true)) return why;
   std::signal(SIGTERM, SIG_IGN);  // torchrun sends SIGTERM as soon as one rank has ended; this rank must report first
   const bool own = dynamic_cast<const RankLost*>(&error) == nullptr;
   try {

@@ -51,7 +51,7 @@ class RollCall {
   std::function<void(const std::string&)> end_;
   std::atomic<int64_t> step_{0};
   std::atomic<bool> in_step_{false}, stopped_{false};
-  bool told_ = false;
+  bool explained_ = false;
   std::promise<std::string> verdict_;  ///< set by the listener thread to the first failing rank's report
   std::thread thread_;
 };

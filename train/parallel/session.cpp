@@ -71,10 +71,10 @@ void RankSession::require_same(const std::string& what, const std::string& text)
     const size_t begin = first.substr(0, static_cast<size_t>(at)).rfind('\n') + 1;  // start of the line; npos + 1 is 0
     const auto line_of = [&](const std::string& all) { return all.substr(begin, all.find('\n', begin) - begin); };
     // The process that runs the store must not end before the other ranks have read all texts from the store.
-    const auto told = [&](int64_t by) { return fmt::format("told {} {}", what, by); };
-    put(*store_, told(launch_.rank), "");
+    const auto read_by = [&](int64_t reader) { return fmt::format("read {} {}", what, reader); };
+    put(*store_, read_by(launch_.rank), "");
     for (int64_t by = 1; launch_.has_store() && by < launch_.n_ranks; ++by) {
-      comes(*store_, told(by), std::chrono::seconds(5));
+      comes(*store_, read_by(by), std::chrono::seconds(5));
     }
     throw core::UsageError(fmt::format("rank {} differs from rank 0 in {}: {}, not {}; start all ranks alike", rank,
                                        what, core::printable(line_of(other)), core::printable(line_of(first))));

@@ -1,13 +1,13 @@
 #include "train/parallel/sharded.h"
 
 #include <ATen/Context.h>
-#include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/utils.h>
 
 #include <utility>
 
 #include "train/lora/with_backward.h"
+#include "train/parallel/autocast.h"
 
 namespace folio::train::parallel {
 namespace {
@@ -17,28 +17,8 @@ using torch::Tensor;
 // Returns the generator whose state is restored for recomputation, so that dropout drops the same elements again.
 at::Generator generator_of(const Tensor& x) { return at::globalContext().defaultGenerator(x.device()); }
 
-// Turns autocast on or off while this object exists, because it is off in the backward pass. Its cache is off too, as
-// it would keep 16-bit copies of the weights of all blocks.
-class Autocast {
- public:
-  Autocast(bool on, at::DeviceType type)
-      : type_(type),
-        was_on_(at::autocast::is_autocast_enabled(type)),
-        was_cached_(at::autocast::is_autocast_cache_enabled()) {
-    at::autocast::set_autocast_enabled(type_, on);
-    at::autocast::set_autocast_cache_enabled(false);
-  }
-  ~Autocast() {
-    at::autocast::set_autocast_enabled(type_, was_on_);
-    at::autocast::set_autocast_cache_enabled(was_cached_);
-  }
-  Autocast(const Autocast&) = delete;
-  Autocast& operator=(const Autocast&) = delete;
-
- private:
-  at::DeviceType type_;
-  bool was_on_, was_cached_;
-};
+// The cache would keep 16-bit copies of the weights of all blocks.
+constexpr bool kCaches = false;
 
 }  // namespace
 
@@ -87,7 +67,7 @@ Tensor ShardedBlockImpl::forward(const Tensor& x, const Tensor& starts) {
       {x},
       [&] {
         gather();
-        const Autocast products(autocast, x.device().type());
+        const Autocast products(autocast, x.device().type(), kCaches);
         Tensor y = inner_->forward(x, starts);
         release();
         return y;
@@ -111,8 +91,8 @@ Tensor ShardedBlockImpl::backward(const Tensor& x, const Tensor& starts, const T
   {
     const torch::AutoGradMode with_grad(true);
     Tensor y;
-    {  // without grad(), whose products have the types of the forward pass
-      const Autocast products(autocast, x.device().type());
+    {  // autocast is off in the backward pass; grad()'s products have the types of the forward pass
+      const Autocast products(autocast, x.device().type(), kCaches);
       y = inner_->forward(inputs.front(), starts);
     }
     results = torch::autograd::grad({y}, inputs, {gradient});

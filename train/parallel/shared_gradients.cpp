@@ -57,18 +57,18 @@ SharedGradients::SharedGradients(std::vector<Tensor> parameters, std::vector<int
     int64_t& end = ends[static_cast<size_t>(owners_[i])];
     weights_.push_back(std::exchange(end, end + rounded_up(parameters_[i].numel())));
   }
-  room_ = *std::max_element(ends.begin(), ends.end());
-  memory_ = map_together(group, static_cast<size_t>(group.size() * room_) * parameters_.front().element_size());
+  buffer_size_ = *std::max_element(ends.begin(), ends.end());
+  memory_ = map_together(group, static_cast<size_t>(group.size() * buffer_size_) * parameters_.front().element_size());
 }
 
-Tensor SharedGradients::room(int64_t rank, int64_t begin, int64_t n) const {
+Tensor SharedGradients::view(int64_t rank, int64_t begin, int64_t n) const {
   const Tensor& like = parameters_.front();
-  const int64_t bytes = (rank * room_ + begin) * static_cast<int64_t>(like.element_size());
+  const int64_t bytes = (rank * buffer_size_ + begin) * static_cast<int64_t>(like.element_size());
   return torch::from_blob(memory_.data() + bytes, {n}, like.scalar_type());
 }
 
 Tensor SharedGradients::at(int64_t rank, int64_t begin, size_t i) const {
-  return room(rank, begin, parameters_[i].numel()).view(parameters_[i].sizes());
+  return view(rank, begin, parameters_[i].numel()).view(parameters_[i].sizes());
 }
 
 void SharedGradients::sum() {
@@ -86,7 +86,7 @@ void SharedGradients::sum() {
     const int64_t part = rounded_up((n_gradients_ + n - 1) / n);
     const int64_t end = std::min(n_gradients_, (group_.index() + 1) * part);
     for (int64_t begin = group_.index() * part; begin < end; begin += kBlock) {
-      const auto block = [&](int64_t rank) { return room(rank, begin, std::min(kBlock, end - begin)); };
+      const auto block = [&](int64_t rank) { return view(rank, begin, std::min(kBlock, end - begin)); };
       Tensor sum = block(0);
       for (int64_t rank = 1; rank < n; ++rank) sum.add_(block(rank));
       for (int64_t rank = 1; rank < n; ++rank) block(rank).copy_(sum);

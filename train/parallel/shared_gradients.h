@@ -36,7 +36,7 @@ class SharedGradients {
  private:
   SharedGradients(std::vector<torch::Tensor> parameters, std::vector<int64_t> owners, Group& group);
   /// Returns a view of n elements of a rank's buffer, starting at `begin`.
-  [[nodiscard]] torch::Tensor room(int64_t rank, int64_t begin, int64_t n) const;
+  [[nodiscard]] torch::Tensor view(int64_t rank, int64_t begin, int64_t n) const;
   /// Returns a view with parameter i's shape, starting at `begin` of a rank's buffer.
   [[nodiscard]] torch::Tensor at(int64_t rank, int64_t begin, size_t i) const;
 
@@ -47,7 +47,7 @@ class SharedGradients {
   std::vector<int64_t> gradients_;  ///< offset of each parameter's gradient in a buffer, in elements
   std::vector<int64_t> weights_;    ///< offset of each parameter's new weights in its owner's buffer, in elements
   int64_t n_gradients_ = 0;         ///< total number of gradient elements in a buffer
-  int64_t room_ = 0;                ///< size of a buffer, in elements
+  int64_t buffer_size_ = 0;         ///< in elements
 };
 
 }  // namespace folio::train::parallel

@@ -52,7 +52,7 @@ void Progress::clear_bar() {
   std::fflush(stdout);
 }
 
-void Progress::say(const std::string& line) {
+void Progress::print(const std::string& line) {
   clear_bar();
   fmt::print("{}\n", line);
   std::fflush(stdout);
@@ -73,8 +73,8 @@ void Progress::show(const LogEntry& entry) {
   if (epochs_) {
     const auto now = std::chrono::steady_clock::now();
     const double since = std::chrono::duration<double>(now - std::exchange(previous_, now)).count();
-    say(fmt::format("Epoch {} | Loss {:.3f} | Time {:.3f} | ETA {:.3f}", entry.step,
-                    entry.val_loss.value_or(entry.loss), since, eta));
+    print(fmt::format("Epoch {} | Loss {:.3f} | Time {:.3f} | ETA {:.3f}", entry.step,
+                      entry.val_loss.value_or(entry.loss), since, eta));
   } else if (terminal_) {
     // Truncate: a line wider than the terminal would wrap and could not be overwritten.
     const size_t columns = columns_of_terminal() - 1;
@@ -84,11 +84,11 @@ void Progress::show(const LogEntry& entry) {
     std::fflush(stdout);
     bar_shown_ = true;
   }
-  if (!epochs_ && (!terminal_ || entry.val_loss)) say(numbers(share));  // on its own line, which the bar does not erase
+  if (!epochs_ && (!terminal_ || entry.val_loss)) print(numbers(share));  // on a line that the bar does not erase
   if (!entry.sample) return;
   // Indent samples, so that their lines don't look like log lines, and escape control characters.
   std::istringstream lines(*entry.sample);
-  for (std::string line; std::getline(lines, line);) say("  | " + core::printable(line, entry.sample->size()));
+  for (std::string line; std::getline(lines, line);) print("  | " + core::printable(line, entry.sample->size()));
 }
 
 }  // namespace folio::train

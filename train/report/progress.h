@@ -21,7 +21,7 @@ class Progress {
   void set_last_step(int64_t last_step) { last_step_ = last_step; }
   void show(const LogEntry& entry);
   /// Prints a line above the bar.
-  void say(const std::string& line);
+  void print(const std::string& line);
 
  private:
   void clear_bar();

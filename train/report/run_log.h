@@ -25,6 +25,8 @@ struct LogEntry {
   std::optional<double> val_loss;     ///< validation loss, if evaluated
   std::optional<double> expert_load;  ///< rows of the most loaded expert / mean over experts (balance.h), if evaluated
   std::optional<std::string> sample;  ///< sample completion, if evaluated
+
+  bool operator==(const LogEntry&) const = default;
 };
 
 class RunLog {

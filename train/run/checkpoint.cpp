@@ -128,7 +128,7 @@ void load_checkpoint(const fs::path& checkpoint, parallel::RankModel& model, par
   if (state.config.lora_rank > 0) {
     load_adapter(core::read_peft_adapter(checkpoint, whole->config()), whole);
   } else {
-    load_weights(core::to_weights(core::read_hf_model(checkpoint)), shown);
+    load_weights(core::read_hf_model(checkpoint), shown);
   }
   const core::SafetensorsFile file(checkpoint / "optimizer.safetensors");
   const auto steps = file.metadata().find("steps");

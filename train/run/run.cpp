@@ -115,7 +115,7 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
         trainer.measure(std::chrono::duration<double>(end - std::exchange(last_end, end)).count());
     if (measured && reports.progress) {
       reports.progress->set_last_step(c.steps);
-      reports.progress->say(fmt::format("{:g} minutes: {} steps of {:.1f} ms", c.minutes, c.steps, 1e3 * *measured));
+      reports.progress->print(fmt::format("{:g} minutes: {} steps of {:.1f} ms", c.minutes, c.steps, 1e3 * *measured));
     }
 
     const bool here = options.interrupted && options.interrupted();
@@ -127,7 +127,7 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
     if (last || interrupted || best || measured || step % c.checkpoint_every == 0) reports.save();
     if (interrupted && !last) {
       if (reports.progress)
-        reports.progress->say(fmt::format("interrupted at step {}: checkpoint saved, continue with --resume", step));
+        reports.progress->print(fmt::format("interrupted at step {}: checkpoint saved, continue with --resume", step));
       return false;
     }
   }

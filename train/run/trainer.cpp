@@ -144,22 +144,26 @@ Trainer::Trainer(TrainConfig config, const Dataset& dataset, const fs::path& ini
   batches_ = dataset.random_batches(Split::Train, c, c.seed);
   if (c.ema > 0.0)  // before manual_seed(), so that the model's initial weights do not depend on --ema
     average_ = std::make_unique<parallel::RankModel>(c, *world_, device_, parallel::Use::Average);
+  std::shared_ptr<const core::StoredModel> start;
+  if (c.lora_rank > 0 || !init.empty()) {
+    core::StoredModel file = core::read_model(init);
+    const int64_t n_ahead = file.config.n_tokens_ahead, n_layers = file.config.n_layers;
+    require(c.model.n_tokens_ahead <= n_ahead, "{}: the model has no module for --mtp 1; remove --mtp", init.string());
+    if (c.lora_rank == 0 && c.model.n_tokens_ahead < n_ahead) file = core::with_layers(std::move(file), n_layers);
+    const std::string difference = core::describe_difference(file.config, c.model);
+    require(difference.empty(), "{}: the model does not match the flags: {}; remove them", init.string(), difference);
+    start = std::make_shared<const core::StoredModel>(std::move(file));
+  }
   if (c.lora_rank > 0) {
-    frozen_ = std::make_shared<const core::StoredModel>(core::read_model(init));
-    const std::string difference = core::describe_difference(frozen_->config, c.model);
-    require(difference.empty(), "{}: the model does not match the flags: {}", init.string(), difference);
+    frozen_ = start;
     state_.base = core::absolute_path(init).lexically_normal().string();
     state_.base_digest = model_digest(*frozen_);
   }
   torch::manual_seed(c.seed);
   model_ = std::make_unique<parallel::RankModel>(c, *world_, device_, parallel::Use::Training, frozen_);
-  if (!init.empty() && !frozen_) {
+  if (start && !frozen_) {
     nn::Llama whole = model_->to_fill();
-    core::StoredModel from = core::read_model(init);
-    const int64_t n_ahead = from.config.n_tokens_ahead;
-    require(c.model.n_tokens_ahead <= n_ahead, "{}: the model has no module for --mtp 1; remove --mtp", init.string());
-    if (c.model.n_tokens_ahead < n_ahead) from = core::with_layers(std::move(from), c.model.n_layers);
-    load_weights(core::to_weights(from), whole);
+    load_weights(*start, whole);
     model_->load(whole);
   }
   if (average_) {
@@ -204,12 +208,12 @@ StepResult Trainer::step() {
     const auto rank = static_cast<uint64_t>(mesh.rank());
     torch::manual_seed(core::random_bits(c.seed, (static_cast<uint64_t>(state_.step) << 16U) + rank));
   }
-  std::function<void()> see_gradients;
-  if (state_.step == 0 && !gradients_path_.empty()) see_gradients = [this] { write_gradients(); };
+  std::function<void()> on_gradients;
+  if (state_.step == 0 && !gradients_path_.empty()) on_gradients = [this] { write_gradients(); };
   std::vector<data::Batch> batches;
   for (int64_t i = 0; i < c.accumulation; ++i)
     batches.push_back(batches_(static_cast<uint64_t>(state_.step * c.accumulation + i)));
-  const StepResult result = train_step(*model_, *optimizer_, c, state_.step, batches, see_gradients);
+  const StepResult result = train_step(*model_, *optimizer_, c, state_.step, batches, on_gradients);
   ++state_.step;
   if (average_) update_average(average_->tensors(), model_->tensors(), c.ema, state_.step);
   return result;

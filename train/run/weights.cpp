@@ -67,15 +67,15 @@ void load_adapter(const core::Adapter& adapter, nn::Llama& model) {
   }
 }
 
-void load_weights(const core::Weights& weights, nn::Llama& model) {
-  const std::string difference = core::describe_difference(weights.config, model->config());
-  core::require(difference.empty(), "the weights do not match the model: {}", difference);
+void load_weights(const core::StoredModel& file, nn::Llama& model) {
+  const std::string difference = core::describe_difference(file.config, model->config());
+  core::require(difference.empty(), "{}: the weights do not match the model: {}", file.path, difference);
   const torch::NoGradGuard no_grad;
   auto parameters = model->named_parameters();
-  const auto manifest = core::tensor_manifest(weights.config);
+  const auto manifest = core::tensor_manifest(file.config);
   for (size_t i = 0; i < manifest.size(); ++i) {
-    auto* data = const_cast<float*>(weights.tensors[i].data());  // only read by copy_()
-    parameters[manifest[i].module_name].copy_(torch::from_blob(data, manifest[i].shape, torch::kFloat32));
+    std::vector<float> values = core::to_floats(file.tensors[i]);
+    parameters[manifest[i].module_name].copy_(torch::from_blob(values.data(), manifest[i].shape, torch::kFloat32));
   }
 }
 

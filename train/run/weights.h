@@ -23,7 +23,7 @@ enum class Copied { Values, Gradients };  ///< what to copy: parameters, or thei
 /// ranks.
 void load_adapter(const core::Adapter& adapter, nn::Llama& model);
 
-/// Loads weights into the model's parameters. Throws core::Error if the configurations differ.
-void load_weights(const core::Weights& weights, nn::Llama& model);
+/// Loads a file's weights into the model's parameters. Throws core::Error if the configurations differ.
+void load_weights(const core::StoredModel& file, nn::Llama& model);
 
 }  // namespace folio::train

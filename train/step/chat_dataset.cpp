@@ -21,7 +21,9 @@ using ChatSplits = data::SplitsOf<std::vector<data::StoredConversation>>;
 // Splits conversations at random, since neighboring conversations in a file are often similar.
 ChatSplits drawn_splits(std::vector<data::StoredConversation> all, double validation_fraction, double test_fraction) {
   const auto n = static_cast<double>(all.size());
-  const auto share = [&](double fraction) { return static_cast<size_t>(std::ceil(n * fraction - 1e-6)); };
+  const auto share = [&](double fraction) {  // at least one, unless the fraction is 0
+    return fraction > 0.0 ? std::max<size_t>(1, static_cast<size_t>(std::ceil(n * fraction - 1e-6))) : 0;
+  };
   const size_t n_validation = share(validation_fraction);
   const size_t n_test = share(test_fraction);
   core::require(n_validation + n_test < all.size(),
@@ -100,8 +102,10 @@ ChatDataset::ChatDataset(const data::TextFiles& texts, const data::TextFiles* ev
   } else {
     splits.train = std::move(all);  // in the order of the file
   }
-  if (eval != nullptr) splits.validation = data::read_conversations(eval->documents);
-  core::require(!splits.validation.empty(), "{} has no conversations", eval == nullptr ? "" : eval->paths.front());
+  if (eval != nullptr) {
+    splits.validation = data::read_conversations(eval->documents);
+    core::require(!splits.validation.empty(), "{} has no conversations", eval->paths.front());
+  }
   const data::ChatRenderer renderer(*tokenizer_, chat);
   sample_ = sample_of(splits.validation, *tokenizer_, chat, renderer, config.window);
   data::Digest digest;

@@ -1,11 +1,11 @@
 #include "train/step/step.h"
 
-#include <ATen/autocast_mode.h>
 #include <ATen/record_function.h>
 
 #include <cmath>
 
 #include "core/error.h"
+#include "train/parallel/autocast.h"
 #include "train/step/balance.h"
 #include "train/step/schedule.h"
 
@@ -14,31 +14,6 @@ namespace folio::train {
 using parallel::Axis;
 using parallel::Microbatch;
 using torch::Tensor;
-
-namespace {
-
-// If `on`, LibTorch computes matrix products in bfloat16 while this object exists.
-class Autocast {
- public:
-  Autocast(bool on, torch::Device device) : on_(on), type_(device.type()) {
-    if (!on_) return;
-    at::autocast::set_autocast_dtype(type_, at::kBFloat16);
-    at::autocast::set_autocast_enabled(type_, true);
-  }
-  ~Autocast() {
-    if (!on_) return;
-    at::autocast::clear_cache();
-    at::autocast::set_autocast_enabled(type_, false);
-  }
-  Autocast(const Autocast&) = delete;
-  Autocast& operator=(const Autocast&) = delete;
-
- private:
-  bool on_;
-  at::DeviceType type_;
-};
-
-}  // namespace
 
 StepLoss forward_backward(parallel::RankModel& model, const TrainConfig& c, const std::vector<data::Batch>& batches,
                           std::vector<Tensor>& chosen) {
@@ -61,7 +36,7 @@ StepLoss forward_backward(parallel::RankModel& model, const TrainConfig& c, cons
     return loss;
   };
   const auto forward = [&](Microbatch& part, int64_t chunk, const Tensor& x) {
-    const Autocast autocast(c.dtype == Precision::Bf16, part.tokens.inputs_BT.device());
+    const parallel::Autocast autocast(c.dtype == Precision::Bf16, part.tokens.inputs_BT.device().type(), true);
     return model.forward(part, chunk, x);
   };
 
@@ -85,7 +60,7 @@ StepLoss forward_backward(parallel::RankModel& model, const TrainConfig& c, cons
 }
 
 StepResult train_step(parallel::RankModel& model, Optimizer& optimizer, const TrainConfig& c, int64_t number,
-                      const std::vector<data::Batch>& batches, const std::function<void()>& see_gradients) {
+                      const std::vector<data::Batch>& batches, const std::function<void()>& on_gradients) {
   StepResult result{};
   std::vector<Tensor> chosen;  // per mixture: the number of rows routed to each expert
   parallel::naming_lost_ranks([&] {
@@ -98,7 +73,7 @@ StepResult train_step(parallel::RankModel& model, Optimizer& optimizer, const Tr
   result.grad_norm = model.zero().gradient_norm();
   core::require(std::isfinite(result.grad_norm), "the gradient norm is {} at step {}; lower --lr", result.grad_norm,
                 number + 1);
-  if (see_gradients) see_gradients();
+  if (on_gradients) on_gradients();
   // Same coefficient as in clip_grad_norm_; the optimizer applies it to the gradients.
   const double clip_coef = c.clip > 0.0 && result.grad_norm > c.clip ? c.clip / (result.grad_norm + 1e-6) : 1.0;
   result.lr = learning_rate(c, number);

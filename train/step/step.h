@@ -29,9 +29,9 @@ struct StepResult : StepLoss {
 StepLoss forward_backward(parallel::RankModel& model, const TrainConfig& config,
                           const std::vector<data::Batch>& batches, std::vector<torch::Tensor>& chosen);
 
-/// Runs step `number`, counted from 0. Calls `see_gradients`, unless empty, before gradients are clipped. Throws
+/// Runs step `number`, counted from 0. Calls `on_gradients`, unless empty, before gradients are clipped. Throws
 /// core::Error, before any weight changes, if the loss or a gradient is not finite.
 StepResult train_step(parallel::RankModel& model, Optimizer& optimizer, const TrainConfig& config, int64_t number,
-                      const std::vector<data::Batch>& batches, const std::function<void()>& see_gradients);
+                      const std::vector<data::Batch>& batches, const std::function<void()>& on_gradients);
 
 }  // namespace folio::train

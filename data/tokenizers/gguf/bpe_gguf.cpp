@@ -11,22 +11,6 @@
 namespace folio::data {
 namespace {
 
-using core::fail;
-using core::printable;
-
-// Parses a merge "left right". Both pieces are spelled in the byte-level alphabet, which has no space.
-BpeVocabulary::Merge merge_of(std::string_view text, const TextIndex& tokens, const std::string& where) {
-  const size_t space = text.find(' ');
-  if (space != std::string_view::npos) {
-    const std::string_view left = text.substr(0, space);
-    const std::string_view right = text.substr(space + 1);
-    const BpeVocabulary::Merge merge = {
-        .left = tokens.find(left), .right = tokens.find(right), .joined = tokens.find(std::string(left).append(right))};
-    if (merge.left >= 0 && merge.right >= 0 && merge.joined >= 0) return merge;
-  }
-  fail("{}: the merge \"{}\" does not join two tokens into a third", where, printable(text));
-}
-
 // Returns true if ignore_merges changes no tokens, because the merges produce each piece that can be a word.
 bool merges_produce_pieces(const BpeTokenizer& tokenizer) {
   BpeVocabulary v = tokenizer.vocabulary();
@@ -48,17 +32,13 @@ BpeTokenizer BpeTokenizer::from_gguf(const core::GgufFile& file) {
   v.nfc = pre.nfc;
   v.add_bos = pre.add_bos;
   gguf::read_byte_level(file, where, v);
-  TextIndex index(tokens);
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    const bool is_new = index.find(tokens[i]) < 0;
-    if (!is_new && v.types[i] == PieceType::Normal) {
-      fail("{}: token {} (\"{}\") occurs twice", where, i, printable(tokens[i]));
-    }
-    if (is_new) index.add(static_cast<int32_t>(i));
-  }
+  const MergeReader merges(tokens);
   for (const std::string& merge : file.list<std::string>("tokenizer.ggml.merges")) {
-    const BpeVocabulary::Merge ids = merge_of(merge, index, where);
-    if (joins(v, ids)) v.merges.push_back(ids);
+    const size_t space = merge.find(' ');  // the byte-level alphabet has no space
+    const bool known = space != std::string::npos && merges.append(v, merge.substr(0, space), merge.substr(space + 1));
+    if (!known) {
+      core::fail("{}: the merge \"{}\" does not join two tokens into a third", where, core::printable(merge));
+    }
   }
   return {std::move(v), where};
 }
@@ -71,12 +51,7 @@ core::GgufMetadata BpeTokenizer::vocabulary_to_gguf() const {
                 "GGUF has no name for this pre-tokenizer {} merges in words that are tokens and {} normalization; use "
                 "another tokenizer",
                 v.ignore_merges ? "without" : "with", v.nfc ? "with" : "without");
-  const std::vector<std::string> tokens = to_byte_level(v);
-  std::vector<std::string> merges;
-  for (const auto& [left, right, joined] : v.merges) {
-    merges.push_back(tokens[static_cast<size_t>(left)] + " " + tokens[static_cast<size_t>(right)]);
-  }
-  return gguf::byte_level(v, std::string(pre->name), std::move(merges));
+  return gguf::byte_level(v, std::string(pre->name), spelled_merges(v, to_byte_level(v)));
 }
 
 }  // namespace folio::data

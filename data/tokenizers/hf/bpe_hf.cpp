@@ -89,17 +89,11 @@ nlohmann::json template_in(const nlohmann::json& post_processor) {
 
 void read_merges(const hf::TokenizerFiles& source, const nlohmann::json& model, const std::vector<std::string>& spelt,
                  BpeVocabulary& v) {
-  TextIndex index(spelt);
-  for (size_t i = 0; i < spelt.size(); ++i) {
-    if (index.find(spelt[i]) < 0) index.add(static_cast<int32_t>(i));
-  }
+  const MergeReader merges(spelt);
   for (const nlohmann::json& entry : core::json_list(model, "merges", source.where)) {
     const auto [left, right] = hf::merge_of(entry, source.where);
-    const BpeVocabulary::Merge merge = {
-        .left = index.find(left), .right = index.find(right), .joined = index.find(left + right)};
-    require(merge.left >= 0 && merge.right >= 0 && merge.joined >= 0,
-            "{}: the merge {} does not join two tokens into a third", source.where, hf::shown(entry));
-    if (joins(v, merge)) v.merges.push_back(merge);
+    require(merges.append(v, left, right), "{}: the merge {} does not join two tokens into a third", source.where,
+            hf::shown(entry));
   }
 }
 
@@ -142,13 +136,9 @@ HfFiles BpeTokenizer::to_hf() const {
   BpeVocabulary v = vocabulary_;
   hf::drop_padding(v);  // config.json's vocab_size counts these pieces, but tokenizer.json has no entries for them
   const std::vector<std::string> spelt = to_byte_level(v);
-  Json merges = Json::array();
-  for (const auto& [left, right, joined] : v.merges) {
-    merges.push_back(spelt[static_cast<size_t>(left)] + " " + spelt[static_cast<size_t>(right)]);
-  }
   return hf::files_of(v, chat_templates(),
                       {.pieces = spelt,
-                       .merges = std::move(merges),
+                       .merges = spelled_merges(v, spelt),
                        .ignore_merges = v.ignore_merges,
                        .normalizer = v.nfc ? Json{{"type", "NFC"}} : Json(),
                        .pre_tokenizer = pre_tokenizer_of(v.pre_tokenizer),

@@ -37,7 +37,7 @@ size_t place(std::vector<std::string>& pieces, const std::string& piece, const n
   const bool fits = id.is_number_unsigned() && id.get<uint64_t>() < pieces.size();
   if (!fits || (!pieces[id.get<size_t>()].empty() && pieces[id.get<size_t>()] != piece)) {
     fail("{}: the vocabulary's IDs are not 0 to {}, each once: \"{}\" has {}", where, pieces.size() - 1,
-         printable(piece), short_text(id));
+         printable(piece), shown(id));
   }
   pieces[id.get<size_t>()] = piece;
   return id.get<size_t>();
@@ -85,10 +85,6 @@ const nlohmann::json& value(const nlohmann::json& object, const char* key) {
   static const nlohmann::json kNull;
   const auto found = object.find(key);  // find() returns end() if `object` is not an object
   return found == object.end() ? kNull : *found;
-}
-
-std::string short_text(const nlohmann::json& json) {
-  return printable(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 const nlohmann::json& read_model(const TokenizerFiles& source) {

@@ -28,11 +28,10 @@ struct TokenizerFiles {
 /// Returns the value at `key`; null if it is missing or `object` is not an object.
 [[nodiscard]] const nlohmann::json& value(const nlohmann::json& object, const char* key);
 
-/// Returns `json` as one short line. shown() returns a function that does so, for arguments of require() and fail(),
-/// which call it only on failure.
-[[nodiscard]] std::string short_text(const nlohmann::json& json);
+/// Returns a function that returns `json` as one short line, for arguments of require() and fail(), which call it only
+/// on failure.
 [[nodiscard]] inline auto shown(const nlohmann::json& json) {
-  return [&json] { return short_text(json); };
+  return [&json] { return core::printable(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)); };
 }
 
 /// Throws core::Error "WHERE: MESSAGE is not supported" unless `condition` holds.

@@ -13,7 +13,7 @@ bool Lesson::counts() const { return false; }
 Measured Lesson::measure(const Kernel& kernel) {
   constexpr int kRuns = 20;
   kernel.run();
-  const std::vector<float> out = on_host(*kernel.out);
+  const std::vector<float> out = infer::gpu::test::on_host<float>(stream_, *kernel.out);
   Measured measured;
   measured.microseconds = 1e9;
   for (int round = 0; round < 5; ++round) {

@@ -7,18 +7,13 @@
 namespace folio::exercises {
 namespace {
 
-// Runs `call`, which calls `own`. Returns `reference` if that throws Unfilled, otherwise `own`. Adds `name` to
-// parts.missing or parts.own, respectively.
-template <typename Function, typename Call>
-Function pick(Parts& parts, std::string_view name, Function own, Function reference, Call call) {
-  try {
-    call();
-    parts.own.push_back(name);
-    return own;
-  } catch (const Unfilled&) {
-    parts.missing.push_back(name);
-    return reference;
-  }
+// Returns `own`, which `call` calls, if it is written, otherwise `reference`. Adds `name` to parts.own or
+// parts.missing.
+template <typename Function>
+Function pick(Parts& parts, std::string_view name, Function own, Function reference, const auto& call) {
+  const bool written = is_written(call);
+  (written ? parts.own : parts.missing).push_back(name);
+  return written ? own : reference;
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ Step Order::step() const {
 }
 
 Order order_of(uint32_t stage, const Step& step) {
-  return {.kind = step.observed ? OrderKind::BeginStep : OrderKind::Step,
+  return {.kind = OrderKind::Step,
           .stage = stage,
           .rows = {step.rows.begin(), step.rows.end()},
           .tables = {step.tables.begin(), step.tables.end()},

@@ -12,13 +12,13 @@
 
 namespace folio::infer {
 
-enum class OrderKind : uint8_t { Step, BeginStep, Operation, Write, LoadAdapter, UnloadAdapter, End };
+enum class OrderKind : uint8_t { Step, Operation, Write, LoadAdapter, UnloadAdapter, End };
 
 struct Order {
   OrderKind kind = OrderKind::End;
   uint32_t stage = 0;  ///< index of the model's stage, in the order of loading
 
-  // Fields of Step and BeginStep orders, from struct Step. Step::draws is not sent: the host of rank 0 samples tokens.
+  // Fields of Step orders, from struct Step. Step::draws is not sent: the host of rank 0 samples tokens.
   std::vector<StepRow> rows{};
   std::vector<BlockId> tables{};
   std::vector<int32_t> table_starts{};

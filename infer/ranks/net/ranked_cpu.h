@@ -51,7 +51,7 @@ class RankedCpu final : public Machine {
   [[nodiscard]] const RankConfig& world() const { return world_; }
   [[nodiscard]] size_t n_stages() const { return n_stages_; }
   /// Returns the number of bytes of activations that this rank has sent within its stage, counted once per receiver.
-  [[nodiscard]] uint64_t given_bytes() const { return exchange_ ? exchange_->given_bytes() : 0; }
+  [[nodiscard]] uint64_t sent_bytes() const { return exchange_ ? exchange_->sent_bytes() : 0; }
 
  private:
   friend class RankedStage;

@@ -98,8 +98,8 @@ void RankedStage::run(const Step& step) {
 }
 
 void RankedStage::do_order(const Order& order) {
-  if (order.kind == OrderKind::Step) run(order.step());
-  if (order.kind == OrderKind::BeginStep) static_cast<void>(inner().begin(order.step()));
+  if (order.kind == OrderKind::Step)
+    order.observed ? static_cast<void>(inner().begin(order.step())) : run(order.step());
   if (order.kind == OrderKind::Operation) inner().issue(order.operation);
   if (order.kind == OrderKind::Write) inner().write(order.slot, order.values);
   if (order.kind == OrderKind::UnloadAdapter) inner().unload_adapter(order.number);

@@ -50,18 +50,16 @@ Rendezvous::Rendezvous(const RankConfig& world) : world_(world), deadline_(Clock
   world_.rank == 0 ? listen() : reach();
 }
 
-Rendezvous::Tcp::resolver::results_type Rendezvous::resolve() {
-  boost::system::error_code error;
-  const auto found =
-      Tcp::resolver(context_).resolve(world_.address, std::to_string(world_.port), Tcp::resolver::flags(), error);
-  core::require(!error, "MASTER_ADDR={}: cannot resolve this host: {}", core::printable(world_.address),
-                error.message());
-  return found;
+Rendezvous::Tcp::resolver::results_type Rendezvous::resolve(boost::system::error_code& error) {
+  return Tcp::resolver(context_).resolve(world_.address, std::to_string(world_.port), Tcp::resolver::flags(), error);
 }
 
 void Rendezvous::listen() {
-  const Tcp::endpoint first = resolve().begin()->endpoint();
   boost::system::error_code error;
+  const auto addresses = resolve(error);
+  core::require(!error, "MASTER_ADDR={}: cannot resolve this host: {}", core::printable(world_.address),
+                error.message());
+  const Tcp::endpoint first = addresses.begin()->endpoint();
   acceptor_.open(first.protocol(), error);
   if (!error) acceptor_.set_option(Tcp::acceptor::reuse_address(true), error);
   if (!error) acceptor_.bind(first, error);
@@ -72,26 +70,29 @@ void Rendezvous::listen() {
   own_address_ = acceptor_.local_endpoint().address().to_string();
 }
 
-// Connects to rank 0, with retries until the deadline, since rank 0 may start later.
+// Connects to rank 0, with retries until the deadline: rank 0 may start later, and so may its host, whose name is then
+// unknown for a while.
 void Rendezvous::reach() {
-  const auto addresses = resolve();
   Tcp::iostream& leader = others_.emplace_back();
+  boost::system::error_code error;
   do {
+    const auto addresses = resolve(error);
     for (const auto& address : addresses) {
       leader.clear();
       leader.expires_at(deadline_ + kGreetingTimeout);
       leader.connect(address.endpoint());
+      error = leader.error();
       if (!leader) continue;
       own_address_ = leader.socket().local_endpoint().address().to_string();
       return;
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::this_thread::sleep_for(std::chrono::milliseconds(addresses.empty() ? 500 : 20));
   } while (Clock::now() < deadline_);
   core::fail(
       "rank {} of {} could not reach rank 0 at {} port {} within {} s: {}; start all ranks with the same MASTER_ADDR "
       "and MASTER_PORT",
       world_.rank, world_.n_ranks, core::printable(world_.address), world_.port, world_.timeout.count(),
-      leader.error().message());
+      error.message());
 }
 
 std::vector<std::string> Rendezvous::gather(const std::string& own) {

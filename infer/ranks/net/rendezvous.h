@@ -29,7 +29,7 @@ class Rendezvous {
   using Tcp = boost::asio::ip::tcp;
 
   [[nodiscard]] std::vector<std::string> gather_all(const std::string& own);
-  [[nodiscard]] Tcp::resolver::results_type resolve();
+  [[nodiscard]] Tcp::resolver::results_type resolve(boost::system::error_code& error);
   [[nodiscard]] bool wait_for_connection();
   void listen();
   void reach();

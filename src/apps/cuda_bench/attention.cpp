@@ -45,9 +45,9 @@ double microseconds(Stream& stream, const Effort& effort, size_t n_copies,
   if (once > kLongLaunch) return once * 1e3;
   const auto n = static_cast<size_t>(
       std::clamp(effort.milliseconds / std::max(once, 1e-3), 1.0, static_cast<double>(kMostLaunches)));
-  stream.begin_recording();
-  for (size_t i = 0; i < n; ++i) launch(i % n_copies);
-  Recording recording = stream.end_recording();
+  Recording recording = stream.record([&] {
+    for (size_t i = 0; i < n; ++i) launch(i % n_copies);
+  });
   const auto run = [&] { stream.run(recording); };
   std::vector<double> times;
   timed(run);

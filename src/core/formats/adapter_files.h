@@ -26,13 +26,9 @@ namespace folio::core {
 /// they are invalid or not supported.
 [[nodiscard]] AdapterInfo read_adapter_info(const std::filesystem::path& directory);
 
-/// Returns the name of a role's matrix in target_modules: "q_proj" for Role::Wq. Throws Error for a role that is not a
-/// matrix of the blocks.
-[[nodiscard]] std::string target_name(Role role);
-
 /// Writes adapter_config.json and adapter_model.safetensors (F32) into an existing directory, each atomically, as
-/// peft's save_pretrained does. `config` describes the base model. Throws Error unless all parts have the rank, scale
-/// and targets of `info` and fit the base model's matrices.
+/// peft's save_pretrained does. `config` describes the base model. Throws Error unless all parts have the rank and
+/// scale of `info` and fit the base model's matrices.
 void write_adapter(const std::filesystem::path& directory, const ModelConfig& config, const Adapter& adapter,
                    const AdapterInfo& info);
 
@@ -43,7 +39,7 @@ void write_adapter(const std::filesystem::path& directory, const ModelConfig& co
                                         float factor = 1.0F);
 
 /// Writes the adapter atomically to `path`, converted to `type` (F32, F16 or BF16), for a model with this
-/// configuration. Throws Error if a part differs from `info` in rank, scale or targets, if the scale is 0, which the
+/// configuration. Throws Error if a part differs from `info` in rank or scale, if the scale is 0, which the
 /// format cannot store, or if a value is too large for the type.
 void write_gguf_adapter(const std::filesystem::path& path, const ModelConfig& config, const Adapter& adapter,
                         const AdapterInfo& info, DType type, const std::string& name);

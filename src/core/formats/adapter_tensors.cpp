@@ -7,13 +7,24 @@
 #include "core/formats/adapter_files.h"
 
 namespace folio::core {
+namespace {
+
+std::vector<float> floats_of(const AdapterTensors& tensors, const TensorView& tensor,
+                             const std::vector<int64_t>& shape) {
+  require(tensor.shape == shape, "{}: tensor {} has shape {}, expected {} for this model and rank{}", tensors.where,
+          tensor.name, shape_string(tensor.shape), shape_string(shape), tensors.why);
+  require_weight_type(tensor, tensors.where);
+  return to_floats(tensor);
+}
+
+}  // namespace
 
 std::vector<Adapter::Part> adapter_parts(
     const AdapterTensors& tensors, const ModelConfig& config,
-    const std::function<Adapter::Part(const TensorSpec&, const TensorView&, const TensorView&)>& take) {
+    const std::function<std::pair<int64_t, float>(const TensorSpec&, const TensorView&)>& scaling) {
   std::map<std::string, const TensorView*> left;  // tensors not yet assigned to a matrix
   for (const TensorView& tensor : tensors.all) left.emplace(tensor.name, &tensor);
-  const auto taken = [&](const std::string& name) {
+  const auto extracted = [&](const std::string& name) {
     const auto node = left.extract(name);
     return node.empty() ? nullptr : node.mapped();
   };
@@ -21,11 +32,17 @@ std::vector<Adapter::Part> adapter_parts(
   std::vector<Adapter::Part> parts;
   for (const TensorSpec& spec : adaptable_matrices(config)) {
     const std::string name = tensors.name(spec);
-    const TensorView* a = taken(name + "." + first + tensors.tail);
-    const TensorView* b = taken(name + "." + second + tensors.tail);
+    const TensorView* a = extracted(name + "." + first + tensors.tail);
+    const TensorView* b = extracted(name + "." + second + tensors.tail);
     if (a == nullptr && b == nullptr) continue;
     require(a != nullptr && b != nullptr, "{}: {} has only one of {} and {}", tensors.where, name, first, second);
-    parts.push_back(take(spec, *a, *b));
+    const auto [rank, scale] = scaling(spec, *a);
+    parts.push_back({.role = spec.role,
+                     .layer = spec.layer,
+                     .rank = static_cast<size_t>(rank),
+                     .scale = scale,
+                     .a = floats_of(tensors, *a, {rank, spec.shape[1]}),
+                     .b = floats_of(tensors, *b, {spec.shape[0], rank})});
   }
   std::vector<std::string> fused;  // prefixes of tensors for fused matrices and for their parts
   for (TensorSpec& spec : tensor_manifest(config)) {
@@ -51,14 +68,6 @@ std::vector<Adapter::Part> adapter_parts(
           tensors.where, printable(left.empty() ? "" : left.begin()->first), config.n_layers, tensors.why);
   require(!parts.empty(), "{}: the file contains no adapter", tensors.where);
   return parts;
-}
-
-std::vector<float> adapter_floats(const AdapterTensors& tensors, const TensorView& tensor,
-                                  const std::vector<int64_t>& shape) {
-  require(tensor.shape == shape, "{}: tensor {} has shape {}, expected {} for this model and rank{}", tensors.where,
-          tensor.name, shape_string(tensor.shape), shape_string(shape), tensors.why);
-  require_weight_type(tensor, tensors.where);
-  return to_floats(tensor);
 }
 
 Adapter read_adapter(const std::filesystem::path& path, const ModelConfig& config, float factor) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/adapter.h"
@@ -20,16 +21,11 @@ struct AdapterTensors {
   std::function<std::string()> why = [] { return ""; };  ///< returns a note appended to shape errors
 };
 
-/// Calls `take` with the tensors a and b of each adapted matrix, in manifest order, and returns the resulting parts.
-/// Throws Error that names the file if a or b is missing, if a tensor belongs to no matrix of the blocks, or if the
-/// file has no adapter.
+/// Returns the parts in manifest order, with the rows of b as in the file. `scaling` returns the rank and the scale for
+/// a matrix and its tensor a. Throws Error that names the file if a or b is missing or has another shape or a type that
+/// weights can't have, if a tensor belongs to no matrix of the blocks, or if the file has no adapter.
 [[nodiscard]] std::vector<Adapter::Part> adapter_parts(
     const AdapterTensors& tensors, const ModelConfig& config,
-    const std::function<Adapter::Part(const TensorSpec& spec, const TensorView& a, const TensorView& b)>& take);
-
-/// Returns a tensor's elements. Throws Error that names the file if the shape differs from `shape` or the type is not
-/// one that weights can have.
-[[nodiscard]] std::vector<float> adapter_floats(const AdapterTensors& tensors, const TensorView& tensor,
-                                                const std::vector<int64_t>& shape);
+    const std::function<std::pair<int64_t, float>(const TensorSpec& spec, const TensorView& a)>& scaling);
 
 }  // namespace folio::core

@@ -171,8 +171,8 @@ void fail_extra_tensor(const std::string& where, std::string_view tensor, Family
 
 void require_storable(const ModelConfig& c) {
   const FamilyInfo& family = info(c.family);
-  const auto require_only = [&](const char* name, float value, bool sayable, float only) {
-    require(sayable || value == only, "{} is {}, but files of the family {} can only store {}", name, value,
+  const auto require_only = [&](const char* name, float value, bool storable, float only) {
+    require(storable || value == only, "{} is {}, but files of the family {} can only store {}", name, value,
             family.name, only);
   };
   const bool gemma = family.scales == Scales::Gemma, granite = family.scales == Scales::Granite;

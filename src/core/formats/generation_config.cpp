@@ -33,7 +33,7 @@ constexpr std::array<Field, 6> kFields{{{"temperature", "temperature", "temp"},
 std::string key_of(const Field& field) { return fmt::format("general.sampling.{}", field.gguf); }
 
 // Converts a value in a file to the sampler's. In files, top_k = -1 means off, and repeat_last_n = -1 means all tokens.
-double with_meaning(const Field& field, double value) {
+double sampler_value(const Field& field, double value) {
   if (!field.whole || value != -1) return value;
   return field.name == std::string_view("top_k") ? 0 : kAll;
 }
@@ -67,7 +67,7 @@ GenerationConfig from_json(const fs::path& path, int64_t vocab_size) {
     if (found == json.end() || found->is_null()) continue;
     require(field.whole ? found->is_number_integer() : found->is_number(), "{}: {} is {}, expected {}; {}",
             config.where, field.hf, printable(found->dump(), 40), field.whole ? "an integer" : "a number", kRemedy);
-    config.sampling[field.name] = with_meaning(field, found->get<double>());
+    config.sampling[field.name] = sampler_value(field, found->get<double>());
   }
   // transformers applies the repetition penalty to the whole sequence.
   if (config.sampling.contains("repetition_penalty")) config.sampling["repeat_last_n"] = kAll;
@@ -82,7 +82,7 @@ GenerationConfig from_gguf(const GgufFile& file) {
     if (file.find(key) == nullptr) continue;
     const double value = field.whole ? static_cast<double>(file.integer(key)) : double{file.real(key)};
     require(std::isfinite(value), "{}: {} is {}, expected a finite number; {}", config.where, key, value, kRemedy);
-    config.sampling[field.name] = with_meaning(field, value);
+    config.sampling[field.name] = sampler_value(field, value);
   }
   return config;
 }

@@ -27,17 +27,11 @@ constexpr uint64_t kMaxItems = uint64_t{1} << 22U;  // maximum number of element
 constexpr uint64_t kMaxEntries = uint64_t{1} << 16U;
 
 // Calls visit<T>(), where T is the variant's alternative at index `type`. Returns false if the index is too large.
-template <typename Variant, size_t I = 0, typename Visitor>
+template <typename Variant, typename Visitor>
 bool with_alternative(uint32_t type, Visitor&& visit) {
-  if constexpr (I < std::variant_size_v<Variant>) {
-    if (type == I) {
-      visit.template operator()<std::variant_alternative_t<I, Variant>>();
-      return true;
-    }
-    return with_alternative<Variant, I + 1>(type, visit);
-  } else {
-    return false;
-  }
+  return [&]<size_t... I>(std::index_sequence<I...>) {
+    return ((type == I && (visit.template operator()<std::variant_alternative_t<I, Variant>>(), true)) || ...);
+  }(std::make_index_sequence<std::variant_size_v<Variant>>());
 }
 
 // Reads values sequentially. Throws Error instead of reading past the end of the file.
@@ -158,7 +152,7 @@ std::vector<TensorView> located(const std::vector<TensorHeader>& headers, const 
     in.fail_here("general.alignment is {}, but must be a power of two up to 65536", alignment);
   }
   const uint64_t start = aligned(in.offset(), static_cast<uint64_t>(alignment));
-  const uint64_t room = file.size() - std::min<uint64_t>(start, file.size());
+  const uint64_t available = file.size() - std::min<uint64_t>(start, file.size());
   std::vector<TensorView> tensors;
   std::vector<std::pair<uint64_t, uint64_t>> extents;
   for (const auto& [view, offset] : headers) {
@@ -171,7 +165,7 @@ std::vector<TensorView> located(const std::vector<TensorHeader>& headers, const 
       in.fail_here("tensor {} has offset {}, which is not a multiple of the alignment {}", printable(view.name), offset,
                    alignment);
     }
-    if (offset > room || *bytes > room - offset) {
+    if (offset > available || *bytes > available - offset) {
       in.fail_here("tensor {} needs {} bytes at offset {}, past the end of the file at {}", printable(view.name),
                    *bytes, offset, file.size());
     }
@@ -294,8 +288,8 @@ void GgufFile::read_parts(int64_t count) {
     }
   }
   const auto n_tensors = static_cast<int64_t>(tensors_.size());
-  const int64_t said = integer(kSplitTensors, n_tensors);
-  require(said == n_tensors, "{}: {} is {}, but the {} parts have {} tensors", where, kSplitTensors, said, count,
+  const int64_t listed = integer(kSplitTensors, n_tensors);
+  require(listed == n_tensors, "{}: {} is {}, but the {} parts have {} tensors", where, kSplitTensors, listed, count,
           n_tensors);
 }
 

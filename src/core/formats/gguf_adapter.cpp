@@ -39,20 +39,15 @@ Adapter read_gguf_adapter(const std::filesystem::path& path, const ModelConfig& 
                                .endings = {"lora_a", "lora_b"},
                                .tail = "",
                                .where = where};
-  const auto part_of = [&](const TensorSpec& spec, const TensorView& a, const TensorView& b) -> Adapter::Part {
+  const auto scaling = [&](const TensorSpec&, const TensorView& a) {
     const int64_t rank = a.shape.size() == 2 ? a.shape[0] : 0;
     require(rank >= 1 && rank <= kMaxAdapterRank, "{}: tensor {} has shape {}, but the rank must be in [1, {}]", where,
             a.name, shape_string(a.shape), kMaxAdapterRank);
     const float scale = alpha == 0.0F ? factor : factor * alpha / static_cast<float>(rank);
     require(std::isfinite(scale), "{}: {} is {}, but the resulting scale must be finite", where, kAlpha, alpha);
-    return {.role = spec.role,
-            .layer = spec.layer,
-            .rank = static_cast<size_t>(rank),
-            .scale = scale,
-            .a = adapter_floats(tensors, a, {rank, spec.shape[1]}),
-            .b = adapter_floats(tensors, b, {spec.shape[0], rank})};
+    return std::pair(rank, scale);
   };
-  return {.path = where, .parts = adapter_parts(tensors, config, part_of)};
+  return {.path = where, .parts = adapter_parts(tensors, config, scaling)};
 }
 
 void write_gguf_adapter(const std::filesystem::path& path, const ModelConfig& config, const Adapter& adapter,

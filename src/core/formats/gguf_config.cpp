@@ -21,13 +21,9 @@ constexpr const char* kOriginalContext = "rope.scaling.original_context_length";
 constexpr const char* kAheadInGguf = "nextn_predict_layers";  // number of MTP blocks, which block_count includes
 
 // Builds the keys of an architecture, such as "llama.block_count".
-class Keys {
- public:
-  explicit Keys(std::string_view architecture) : architecture_(architecture) {}
-  std::string operator()(const char* name) const { return fmt::format("{}.{}", architecture_, name); }
-
- private:
-  std::string_view architecture_;
+struct Keys {
+  std::string architecture;
+  std::string operator()(const char* name) const { return fmt::format("{}.{}", architecture, name); }
 };
 
 // Throws Error unless the elements of `tensor` are the frequency divisors of Llama 3's RoPE scaling. If the file lacks
@@ -117,12 +113,15 @@ void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
       require(c.attention_scale > 0.0F, "{}: {} = {} is not supported", where, key(kLogMultiplier), multiplier);
     }
   }
+  const TensorView* divisors = file.find_tensor(kRopeFactors);
+  require(divisors == nullptr || s.type == RopeScalingType::Llama3,
+          "{}: tensor {} with RoPE scaling of type {} is not supported", where, kRopeFactors, s.type);
   if (s.type == RopeScalingType::Llama3) {
     s.factor = file.real(key(kScalingFactor), s.factor);
     s.low_freq_factor = file.real(key(kScalingLow), s.low_freq_factor);
     s.high_freq_factor = file.real(key(kScalingHigh), s.high_freq_factor);
     s.original_context = file.integer(key(kScalingContext), s.original_context);
-    if (const TensorView* factors = file.find_tensor(kRopeFactors)) read_rope_factors(file, key, *factors, c);
+    if (divisors != nullptr) read_rope_factors(file, key, *divisors, c);
   }
   validate(c, where);
   if (!s.active()) s = {};
@@ -242,8 +241,9 @@ void read_experts(const GgufFile& file, const Keys& key, const FamilyInfo& famil
       own_width ? file.integer(key("expert_feed_forward_length"), c.hidden_dim / c.experts_per_token) : c.hidden_dim;
   c.normalize_routes = mixture.normalizes;
   const int64_t gating = mixture.score == RouterScore::Softmax ? kSoftmax : kSigmoid;
-  const int64_t said = file.integer(key("expert_gating_func"), gating);
-  require(said == gating, "{}: {} = {} is not supported, expected {}", where, key("expert_gating_func"), said, gating);
+  const int64_t stored = file.integer(key("expert_gating_func"), gating);
+  require(stored == gating, "{}: {} = {} is not supported, expected {}", where, key("expert_gating_func"), stored,
+          gating);
   if (mixture.shared_gate) {
     c.shared_dim = file.integer(key("expert_shared_feed_forward_length"), c.hidden_dim);
     require(c.shared_dim > 0, "{}: the family {} has shared experts, but {} is {}", where, family.name,
@@ -330,7 +330,7 @@ ModelConfig config_from_gguf(const GgufFile& file) {
   const bool sigmoid = file.integer(architecture + ".expert_gating_func", bias ? kSigmoid : kSoftmax) == kSigmoid;
   const FamilyInfo& family = family_of_gguf(
       architecture, experts, sigmoid ? RouterScore::Sigmoid : RouterScore::Softmax, where + ": the architecture");
-  const Keys key(architecture);
+  const Keys key{architecture};
   ModelConfig c;
   c.family = family.family;
   c.dim = file.integer(key("embedding_length"));
@@ -429,20 +429,20 @@ void write_latent(const Keys& key, const ModelConfig& c, GgufMetadata& metadata)
 
 void write_experts(const FamilyInfo& family, const Keys& key, const ModelConfig& c, GgufMetadata& metadata) {
   const MixtureInfo& mixture = family.mixture;
-  const auto unsaid = [&](bool lost, const char* what) {
+  const auto reject_if = [&](bool lost, const char* what) {
     require(!lost, "a GGUF of architecture {} cannot store {}; use --format hf", gguf_architecture(c.family), what);
   };
   if (!mixture.deepseek) {
-    unsaid(c.normalize_routes && !mixture.normalizes, "normalized routing weights");
-    unsaid(!c.normalize_routes && mixture.normalizes, "routing weights that are not normalized");
-    unsaid(c.dense_layers > 0, "layers without experts");
+    reject_if(c.normalize_routes && !mixture.normalizes, "normalized routing weights");
+    reject_if(!c.normalize_routes && mixture.normalizes, "routing weights that are not normalized");
+    reject_if(c.dense_layers > 0, "layers without experts");
   }
   metadata.emplace_back(key("expert_count"), u32(c.n_experts));
   metadata.emplace_back(key("expert_used_count"), u32(c.experts_per_token));
   metadata.emplace_back(key("expert_feed_forward_length"), u32(c.expert_dim));
   if (mixture.shared_gate) metadata.emplace_back(key("expert_shared_feed_forward_length"), u32(c.shared_dim));
   if (!mixture.deepseek) return;
-  unsaid(c.shared_dim % c.expert_dim != 0, "shared experts whose width is not a multiple of expert_dim");
+  reject_if(c.shared_dim % c.expert_dim != 0, "shared experts whose width is not a multiple of expert_dim");
   metadata.emplace_back(key("expert_shared_count"), u32(c.shared_dim / c.expert_dim));
   metadata.emplace_back(key("leading_dense_block_count"), u32(c.dense_layers));
   metadata.emplace_back(key("expert_weights_norm"), c.normalize_routes);
@@ -468,11 +468,11 @@ void write_window(const FamilyInfo& family, const Keys& key, const ModelConfig& 
 
 void write_scales(const FamilyInfo& family, const Keys& key, const ModelConfig& c, GgufMetadata& metadata) {
   if (family.scales == Scales::Gemma) {
-    ModelConfig said = c;
-    said.attention_scale = gemma_score_scale(c);
-    require(std::abs(said.score_scale() - c.score_scale()) <= 1e-6F * c.score_scale(),
+    ModelConfig reread = c;
+    reread.attention_scale = gemma_score_scale(c);
+    require(std::abs(reread.score_scale() - c.score_scale()) <= 1e-6F * c.score_scale(),
             "a GGUF of architecture {} cannot store the attention scale {}, only {}; use --format hf",
-            gguf_architecture(c.family), c.score_scale(), said.score_scale());
+            gguf_architecture(c.family), c.score_scale(), reread.score_scale());
     require((c.attention_cap > 0.0F) == family.caps && (c.logit_cap > 0.0F || !family.caps),
             "a GGUF of architecture {} cannot store attention scores {} a soft cap; use --format hf",
             gguf_architecture(c.family), family.caps ? "without" : "with");
@@ -495,7 +495,7 @@ GgufMetadata config_to_gguf(const ModelConfig& config, const std::string& model_
   const FamilyInfo& family = info(c.family);
   require_storable(c);
   const std::string architecture = gguf_architecture(c.family);
-  const Keys key(architecture);
+  const Keys key{architecture};
   GgufMetadata metadata{
       {"general.architecture", architecture},
       {"general.name", model_name},

@@ -255,12 +255,9 @@ std::vector<float> read_factors(const nlohmann::json& rope, const char* key, con
 RopeScaling read_rope_scaling(const nlohmann::json& rope, RopeScalingType type, const std::string& where,
                               const ModelConfig& c) {
   RopeScaling s{.type = type};
-  if (type == RopeScalingType::Linear) {
-    s.factor = json_get<float>(rope, "factor", where);
-    return s;
-  }
+  if (type != RopeScalingType::LongRope) s.factor = json_get<float>(rope, "factor", where);
+  if (type == RopeScalingType::Linear) return s;
   if (type == RopeScalingType::Llama3) {
-    s.factor = json_get<float>(rope, "factor", where);
     s.low_freq_factor = json_get<float>(rope, "low_freq_factor", where);
     s.high_freq_factor = json_get<float>(rope, "high_freq_factor", where);
     s.original_context = json_get<int64_t>(rope, "original_max_position_embeddings", where);
@@ -268,7 +265,6 @@ RopeScaling read_rope_scaling(const nlohmann::json& rope, RopeScalingType type, 
   }
   s.original_context = get_or<int64_t>(rope, "original_max_position_embeddings", where, c.context_length);
   if (type == RopeScalingType::Yarn) {
-    s.factor = json_get<float>(rope, "factor", where);
     s.low_freq_factor = get_or<float>(rope, "beta_slow", where, 1.0F);
     s.high_freq_factor = get_or<float>(rope, "beta_fast", where, 32.0F);
     s.whole_pairs = get_or<bool>(rope, "truncate", where, true);
@@ -371,15 +367,15 @@ void read_window(const nlohmann::json& json, const std::string& where, ModelConf
   const HfFamily of_hf = hf_family(c.family);
   if (!family.sliding_window) return;
   if (of_hf.window_switch && !get_or(json, "use_sliding_window", where, false)) return;
-  const bool said = json.contains("sliding_window");
-  if (said ? json["sliding_window"].is_null() : of_hf.window == HfWindow::Optional) return;
+  const bool listed = json.contains("sliding_window");
+  if (listed ? json["sliding_window"].is_null() : of_hf.window == HfWindow::Optional) return;
   const std::vector<bool> windows = layers_with_window(json, where, c);
   const auto layers = std::ranges::count(windows, true);
   if (layers == 0) return;
   const std::optional<int64_t> period = period_of(windows, family.window_period);
   require(period.has_value(), "{}: a sliding window in {} of {} layers, in this order, is not supported", where, layers,
           c.n_layers);
-  const int64_t positions = said ? json_get<int64_t>(json, "sliding_window", where) : of_hf.window_size;
+  const int64_t positions = listed ? json_get<int64_t>(json, "sliding_window", where) : of_hf.window_size;
   require(positions > 0, "{}: sliding_window is {}, but must be positive", where, positions);
   c.sliding_window = positions;
   c.window_period = *period;
@@ -495,13 +491,13 @@ bool has_other_bias(const nlohmann::json& json, const FamilyInfo& family) {
 }
 
 void require_supported(const nlohmann::json& json, const std::string& where, const FamilyInfo& family) {
-  const auto refuse = [&](const char* key, const auto& allowed) { require_only(json, where, key, allowed); };
+  const auto require_value = [&](const char* key, const auto& allowed) { require_only(json, where, key, allowed); };
   const char* const gate = family.gate == Gate::Gelu ? "gelu_pytorch_tanh" : "silu";
-  refuse("hidden_act", gate);
-  refuse("hidden_activation", gate);
+  require_value("hidden_act", gate);
+  require_value("hidden_activation", gate);
   if (family.gate == Gate::Clamped) {
-    refuse("swiglu_limit", shortest(kGateLimit));
-    refuse("swiglu_alpha", shortest(kGateSlope));
+    require_value("swiglu_limit", shortest(kGateLimit));
+    require_value("swiglu_alpha", shortest(kGateSlope));
   }
   require(
       !has_other_bias(json, family) || (family.qkv_bias_varies && json["attention_bias"].is_boolean()),
@@ -510,13 +506,13 @@ void require_supported(const nlohmann::json& json, const std::string& where, con
       where, [&] { return printable(json["attention_bias"].dump()); }, family.name, family.qkv_bias ? "" : "no ");
   require(!hf_family(family.family).attention_bias || has(json, "attention_bias"),
           "{}: the key \"attention_bias\" is missing", where);
-  refuse("mlp_bias", false);
-  refuse("use_qk_norm", family.qk_norm != QkNorm::None);
-  refuse("use_bidirectional_attention", false);
+  require_value("mlp_bias", false);
+  require_value("use_qk_norm", family.qk_norm != QkNorm::None);
+  require_value("use_bidirectional_attention", false);
   if (family.mixture.none) {
-    for (const char* experts : {"num_experts", "num_local_experts", "n_routed_experts"}) refuse(experts, 0);
+    for (const char* experts : {"num_experts", "num_local_experts", "n_routed_experts"}) require_value(experts, 0);
   }
-  refuse("clip_qkv", nullptr);
+  require_value("clip_qkv", nullptr);
 }
 
 }  // namespace

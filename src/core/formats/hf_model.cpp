@@ -155,10 +155,11 @@ Shards open_weights(const fs::path& directory) {
   const fs::path single = directory / "model.safetensors";
   const fs::path index = directory / "model.safetensors.index.json";
   std::error_code error;
-  if (!fs::exists(single, error) && fs::exists(index, error)) return open_index(index);
+  const bool has_single = fs::exists(single, error);
+  if (!has_single && fs::exists(index, error)) return open_index(index);
   for (const char* pickled : {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth"}) {
     require(
-        fs::exists(single, error) || !fs::exists(directory / pickled, error),
+        has_single || !fs::exists(directory / pickled, error),
         "{}: the weights are in {}, a pickle file, which is not supported; save them as safetensors with transformers: "
         "AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(OUT, safe_serialization=True)",
         directory.string(), pickled);

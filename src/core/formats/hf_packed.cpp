@@ -7,7 +7,7 @@ namespace {
 
 // Calls body(ours, theirs) for each element, with its indices in the tensor `spec` and in the Hugging Face tensor.
 template <typename Body>
-void for_numbers(const TensorSpec& spec, Body&& body) {
+void for_elements(const TensorSpec& spec, Body&& body) {
   const auto experts = static_cast<size_t>(spec.shape[0]), out = static_cast<size_t>(spec.shape[1]);
   const size_t in = spec.is_stack() ? static_cast<size_t>(spec.shape[2]) : 1;
   const auto& [name, shape, first, steps, last] = spec.hf_packed;
@@ -24,14 +24,14 @@ void for_numbers(const TensorSpec& spec, Body&& body) {
 
 std::vector<std::byte> unpack_hf(const TensorSpec& spec, std::span<const std::byte> packed, size_t size) {
   std::vector<std::byte> bytes(static_cast<size_t>(spec.elements()) * size);
-  for_numbers(spec,
-              [&](size_t ours, size_t theirs) { std::copy_n(&packed[theirs * size], size, &bytes[ours * size]); });
+  for_elements(spec,
+               [&](size_t ours, size_t theirs) { std::copy_n(&packed[theirs * size], size, &bytes[ours * size]); });
   return bytes;
 }
 
 void pack_hf(const TensorSpec& spec, std::span<const std::byte> bytes, size_t size, std::span<std::byte> packed) {
-  for_numbers(spec,
-              [&](size_t ours, size_t theirs) { std::copy_n(&bytes[ours * size], size, &packed[theirs * size]); });
+  for_elements(spec,
+               [&](size_t ours, size_t theirs) { std::copy_n(&bytes[ours * size], size, &packed[theirs * size]); });
 }
 
 std::vector<std::byte> unpack_mxfp4(const TensorSpec& spec, std::span<const std::byte> quants,

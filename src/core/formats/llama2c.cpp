@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "core/error.h"
 #include "core/file_io.h"
@@ -154,32 +155,29 @@ std::vector<float> multiplied_out(std::span<const std::byte> stored, int64_t ele
   return values;
 }
 
-struct Quantized {
-  std::vector<int8_t> quants;
-  std::vector<float> scales;
-};
-
-// Quantizes each group like export.py: scales the largest magnitude to 127, computes with floats and rounds ties to
-// even.
-Quantized quantize(const std::string& name, std::span<const float> values, int32_t group_size) {
+// Returns the quants, and each group's scale, of values quantized like export.py: scales the largest magnitude to 127,
+// computes with floats and rounds ties to even.
+std::pair<std::vector<int8_t>, std::vector<float>> quantize(const std::string& name, std::span<const float> values,
+                                                            int32_t group_size) {
   for (const float v : values) {
     require(std::isfinite(v), "tensor {} contains {}, which llama2.c version 2 cannot store; use version 0 or 1", name,
             v);
   }
-  Quantized q;
+  std::vector<int8_t> quants;
+  std::vector<float> scales;
   const auto group = static_cast<size_t>(group_size);
   for (size_t begin = 0; begin < values.size(); begin += group) {
     float largest = 0.0F;
     for (const float v : values.subspan(begin, group)) largest = std::max(largest, std::abs(v));
     const float scale = largest / 127.0F;
-    q.scales.push_back(scale);
+    scales.push_back(scale);
     for (const float v : values.subspan(begin, group)) {
       // A subnormal scale has so few bits that a quotient may exceed 127.
       const float quant = scale == 0.0F ? 0.0F : std::clamp(std::nearbyint(v / scale), -127.0F, 127.0F);
-      q.quants.push_back(static_cast<int8_t>(quant));
+      quants.push_back(static_cast<int8_t>(quant));
     }
   }
-  return q;
+  return {std::move(quants), std::move(scales)};
 }
 
 // Returns cosines, then sines, of position * theta^(-2i / head_dim), each of shape (context_length, head_dim / 2).
@@ -283,9 +281,9 @@ void write_llama2c(const std::filesystem::path& path, const ModelConfig& config,
       }
       std::vector<float> values(bytes.size() / sizeof(float));
       std::memcpy(values.data(), bytes.data(), bytes.size());
-      const Quantized q = quantize(printable(stream.tensors[i].name), values, header.group_size);
-      out.write(std::as_bytes(std::span(q.quants)));
-      out.write(std::as_bytes(std::span(q.scales)));
+      const auto [quants, scales] = quantize(printable(stream.tensors[i].name), values, header.group_size);
+      out.write(std::as_bytes(std::span(quants)));
+      out.write(std::as_bytes(std::span(scales)));
     };
     in_file_order(header, manifest, write, [&] {
       const std::vector<float> tables = rope_tables(config);

@@ -23,23 +23,23 @@ class Matcher {
 
   [[nodiscard]] Places match(const Places& from) {
     Places to = choice(from);
-    if (at_ < key_.size()) refuse();
+    if (at_ < key_.size()) reject();
     return to;
   }
 
  private:
-  [[noreturn]] void refuse() const {
+  [[noreturn]] void reject() const {
     fail("{}: the pattern {} has unsupported syntax at character {}; spell out the module names", where_,
          printable(key_, 80), at_ + 1);
   }
   [[nodiscard]] bool is_at(char c) const { return at_ < key_.size() && key_[at_] == c; }
-  char take() {
-    if (at_ == key_.size()) refuse();
+  char next() {
+    if (at_ == key_.size()) reject();
     return key_[at_++];
   }
 
   Places choice(const Places& from) {
-    if (++depth_ > kDeepest) refuse();
+    if (++depth_ > kDeepest) reject();
     Places all = sequence(from);
     while (is_at('|')) {
       ++at_;
@@ -67,20 +67,20 @@ class Matcher {
     }
     if (mark != '+') merge(all, from);
     at_ = after;
-    if (is_at('*') || is_at('+') || is_at('?')) refuse();
+    if (is_at('*') || is_at('+') || is_at('?')) reject();
     return all;
   }
 
   Places atom(const Places& from) {
     budget_.spend(from.size());
-    switch (const char c = take()) {
+    switch (const char c = next()) {
       case '(': {
         if (is_at('?')) {
           ++at_;
-          if (take() != ':') refuse();
+          if (next() != ':') reject();
         }
         Places to = choice(from);
-        if (take() != ')') refuse();
+        if (next() != ')') reject();
         return to;
       }
       case '[':
@@ -92,10 +92,10 @@ class Matcher {
       case '$':
         return only(from, text_.size());
       case '\\': {
-        const char escaped = take();
+        const char escaped = next();
         if (escaped == 'd') return step(from, is_digit);
         if (escaped == 'w') return step(from, is_word);
-        if (is_word(escaped)) refuse();
+        if (is_word(escaped)) reject();
         return step(from, [&](char t) { return t == escaped; });
       }
       case '{':
@@ -103,7 +103,7 @@ class Matcher {
       case '+':
       case '?':
         --at_;
-        refuse();
+        reject();
       default:
         return step(from, [&](char t) { return t == c; });
     }
@@ -115,12 +115,12 @@ class Matcher {
     if (is_negated) ++at_;
     std::vector<bool> has(256, false);
     for (bool is_first = true; is_first || !is_at(']'); is_first = false) {
-      const char low = take();
-      if (low == '\\' || (low == '[' && is_at(':'))) refuse();
+      const char low = next();
+      if (low == '\\' || (low == '[' && is_at(':'))) reject();
       const bool is_range = is_at('-') && at_ + 1 < key_.size() && key_[at_ + 1] != ']';
       if (is_range) ++at_;
-      const char high = is_range ? take() : low;
-      if (high < low) refuse();
+      const char high = is_range ? next() : low;
+      if (high < low) reject();
       for (int c = static_cast<uint8_t>(low); c <= static_cast<uint8_t>(high); ++c) has[static_cast<size_t>(c)] = true;
     }
     ++at_;

@@ -9,7 +9,7 @@
 
 namespace folio::core {
 
-/// Steps that matching the patterns of one file may take; a second or two.
+/// Limit of the steps for matching the patterns of one file; they need a second or two.
 inline constexpr uint64_t kPatternSteps = 1'000'000'000;
 
 /// Returns true if peft applies `key` to the module, that is, if Python's re.match(rf"(.*\.)?({key})$", module)

@@ -169,15 +169,14 @@ std::filesystem::path weights_of(const std::filesystem::path& directory) {
 std::string module_of(const TensorSpec& spec) { return spec.hf_name.substr(0, spec.hf_name.rfind('.')); }
 
 // Returns peft's target_modules: types such as "q_proj" if they are adapted in all layers, otherwise full names.
-std::vector<std::string> target_modules(const ModelConfig& config, const Adapter& adapter, const AdapterInfo& info) {
-  const bool all = adapter.parts.size() == info.targets.size() * static_cast<size_t>(config.n_layers);
+std::vector<std::string> target_modules(const ModelConfig& config, const Adapter& adapter) {
+  const bool all = adapter.parts.size() == roles_of(adapter).size() * static_cast<size_t>(config.n_layers);
   std::vector<std::string> names;
-  if (all) {
-    for (const Role role : info.targets) names.push_back(target_name(role));
-    return names;
-  }
   for (const TensorSpec& spec : adaptable_matrices(config)) {
-    if (adapter.find(spec.role, spec.layer) != nullptr) names.push_back(module_of(spec));
+    if (adapter.find(spec.role, spec.layer) == nullptr) continue;
+    const std::string module = module_of(spec);
+    const std::string name = all ? module.substr(module.rfind('.') + 1) : module;
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
   }
   return names;
 }
@@ -196,7 +195,7 @@ std::string config_text(const ModelConfig& config, const Adapter& adapter, const
                      {"modules_to_save", OrderedJson()},
                      {"peft_type", "LORA"},
                      {"r", info.rank},
-                     {"target_modules", target_modules(config, adapter, info)},
+                     {"target_modules", target_modules(config, adapter)},
                      {"task_type", "CAUSAL_LM"},
                      {"use_dora", false},
                      {"use_rslora", info.by_root}}
@@ -215,29 +214,21 @@ Adapter read_peft_adapter(const std::filesystem::path& directory, const ModelCon
                                .tail = ".weight",
                                .where = file.path().string(),
                                .why = [&] { return base_difference(peft.info, config); }};
-  const auto part_of = [&](const TensorSpec& spec, const TensorView& a, const TensorView& b) {
+  const auto scaling = [&](const TensorSpec& spec, const TensorView&) {
     const AdapterInfo info = peft.of_module(module_of(spec));
-    Adapter::Part part{.role = spec.role,
-                       .layer = spec.layer,
-                       .rank = static_cast<size_t>(info.rank),
-                       .scale = info.scale(factor),
-                       .a = adapter_floats(tensors, a, {info.rank, spec.shape[1]}),
-                       .b = adapter_floats(tensors, b, {spec.shape[0], info.rank})};
-    if (spec.rope_permuted) part.b = reordered_rows(RopePairs::Adjacent, part.b, config.head_dim, part.rank);
-    return part;
+    return std::pair(info.rank, info.scale(factor));
   };
-  return {.path = directory.string(), .parts = adapter_parts(tensors, config, part_of)};
+  Adapter adapter{.path = directory.string(), .parts = adapter_parts(tensors, config, scaling)};
+  const auto matrices = adaptable_matrices(config);
+  for (Adapter::Part& part : adapter.parts) {
+    if (!matrix_of(part, matrices, tensors.where).rope_permuted) continue;
+    part.b = reordered_rows(RopePairs::Adjacent, part.b, config.head_dim, part.rank);
+  }
+  return adapter;
 }
 
 AdapterInfo read_adapter_info(const std::filesystem::path& directory) {
   return read_config(directory / kConfig, 1.0F).info;
-}
-
-std::string target_name(Role role) {
-  for (const TensorSpec& spec : adaptable_matrices({.n_layers = 1})) {
-    if (spec.role == role) return module_of(spec).substr(module_of(spec).rfind('.') + 1);
-  }
-  fail("only matrices of the blocks can have adapters");
 }
 
 void write_adapter(const std::filesystem::path& directory, const ModelConfig& config, const Adapter& adapter,

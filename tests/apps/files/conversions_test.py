@@ -12,6 +12,8 @@ from support import FAILED, WRONG_USAGE, assert_refused, export, run, succeed
 
 SHAPE = sound.Shape(dim=24, hidden=20, layers=2, heads=4, kv_heads=2, tied=False, theta=500000.0, eps=1e-6)
 LLAMA2C = sound.Shape(layers=2, tied=False)
+BLOCK_TYPES = ["q8_0", "q4_0", "q4_1"]
+FILE_TYPES = {"f32": 0, "f16": 1, "bf16": 32, "q8_0": 7, "q4_0": 2, "q4_1": 3}  # llama.cpp's enum llama_ftype
 
 
 def bits_of(gguf_file):
@@ -51,6 +53,7 @@ def test_gguf_hugging_face_round_trip_is_exact(tmp_path, kind, shards):
     export(tmp_path / "a.gguf", tmp_path / "hf", "--format", "hf", *shards)
     assert (tmp_path / "hf" / "model.safetensors.index.json").exists() == bool(shards)
     assert bits_of(export(tmp_path / "hf", tmp_path / "b.gguf")) == before
+    assert gguf.GGUFReader(tmp_path / "b.gguf").fields["general.file_type"].contents() == FILE_TYPES[kind]
     config = json.loads((tmp_path / "hf" / "config.json").read_text())
     assert (config["rope_theta"], config["rms_norm_eps"]) == (500000.0, 1e-6)
 
@@ -70,14 +73,13 @@ def test_gguf_to_gguf_is_exact_with_tokenizer(tmp_path, kind):
 
 
 BLOCKS = sound.Shape(dim=64, hidden=96, layers=2, heads=4, kv_heads=2, tied=False)
-FILE_TYPES = {"q8_0": 7, "q4_0": 2, "q4_1": 3}
 
 
 def of_tokens(name):
     return name in ("token_embd.weight", "output.weight")
 
 
-@pytest.mark.parametrize("kind", FILE_TYPES)
+@pytest.mark.parametrize("kind", BLOCK_TYPES)
 @pytest.mark.parametrize("form", ["gguf", "hf"])
 def test_blocks_match_the_gguf_package(tmp_path, kind, form):
     arrays = sound.weights(BLOCKS)
@@ -164,6 +166,7 @@ def test_bits_are_aliases_of_types(tmp_path, bits, kind):
     (["--format", "hf", "--max-shard-bytes", "0"], "--max-shard-bytes"),
     (["--format", "llama2c", "--type", "f16"], "expected f32, or q8_0"),
     (["--format", "hf", "--type", "q8_0"], "--type q8_0 requires --format gguf or llama2c"),
+    (["--format", "hf", "--type", "q4_0"], "--type q4_0 requires --format gguf\n"),
     (["--format", "llama2c", "--type", "q8_0", "--version", "1"], "--type q8_0 requires --version 2"),
     (["--format", "llama2c", "--type", "f32", "--version", "2"], "--version 2 requires --type q8_0, not f32"),
     (["--format", "llama2c", "--version", "3"], "--version"), (["--format", "onnx"], "--format"),

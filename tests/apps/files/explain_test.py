@@ -169,18 +169,18 @@ def test_attribution_is_exact(model):
 
 def test_experts_match_transformers(model):
     name, reference, folder = model
-    said, _ = explain(folder)
     n = getattr(reference.config, "num_experts_per_tok", None)
-    if not n:
-        assert said["experts"] is None
-        return
-    for layer, rows in enumerate(said["experts"]):
-        if name in ("glm4_moe", "deepseek_v2", "deepseek_v3") and layer == 0:
-            assert rows is None
-            continue
-        assert all(len(row) == n for row in rows)
+    experts, dense = explain(folder)[0]["experts"], getattr(reference.config, "first_k_dense_replace", 0)
+    assert (experts is None) == (n is None)
+    for layer, rows in enumerate(experts or []):
+        assert rows is None if layer < dense else all(len(row) == n for row in rows)
         if name == "mixtral":  # Mixtral scales the weights of each token's experts to a sum of 1
             assert all(sum(weight for _, weight in row) == pytest.approx(1, abs=1e-3) for row in rows)
+    if name in ("mixtral", "qwen2_moe", "gpt_oss"):  # the others limit groups, or add a bias to select experts
+        with torch.no_grad():
+            logits = reference(torch.tensor([IDS]), output_router_logits=True).router_logits
+        chosen = [[{expert for expert, _ in row} for row in rows] for rows in experts]
+        assert chosen == [[set(ids) for ids in of_layer.topk(n).indices.tolist()] for of_layer in logits]
 
 
 def test_interventions_match_transformers(model):

@@ -12,6 +12,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers)
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
+from adapters import save_adapter
 from support import (ACCENTED, FAILED, LONG, TEXT, WRONG_USAGE, assert_refused, generate, logits_of, run,
                      succeed)
 
@@ -276,14 +277,6 @@ def test_gguf_export_rejects_what_it_cannot_store(tmp_path):
         assert (log_probabilities(directory, IDS) - by_transformers(model, IDS)).abs().max() <= 1e-4
 
 
-def test_dots1_as_published(tmp_path):
-    directory = random_models.write(random_models.make("dots1"), tmp_path / "m")
-    expected = log_probabilities(directory, IDS[:20])
-    config = json.loads((directory / "config.json").read_text())
-    (directory / "config.json").write_text(json.dumps(config | {"scoring_func": "noaux_tc"}))
-    assert (log_probabilities(directory, IDS[:20]) == expected).all()
-
-
 def test_gguf_of_sigmoid_scores_without_their_key(tmp_path):
     directory = random_models.write(random_models.make("glm4_moe_lite"), tmp_path / "m")
     succeed("export", directory, "--out", tmp_path / "m.gguf")
@@ -301,19 +294,35 @@ def test_number_of_experts_has_several_keys(tmp_path, name):
     config = json.loads((directory / "config.json").read_text())
     names = ("num_experts", "num_local_experts", "n_routed_experts")
     number = next(config.pop(key) for key in names if key in config)
+    published = {"scoring_func": "noaux_tc"} if name == "dots1" else {}
     for key in names:
-        (directory / "config.json").write_text(json.dumps(config | {key: number}))
+        (directory / "config.json").write_text(json.dumps(config | {key: number} | published))
         assert (log_probabilities(directory, IDS[:20]) == expected).all(), key
 
 
-def test_stacked_experts_may_span_several_files(tmp_path):
-    model = random_models.make("qwen2_moe")
-    theirs = random_models.write(model, tmp_path / "theirs")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_models_and_stacked_experts_may_span_several_files(tmp_path, dtype):
+    model = random_models.make("qwen2_moe").to(dtype)
+    theirs = random_models.write(model, tmp_path / "theirs", max_shard_size=20000)
     succeed("export", theirs, "--out", tmp_path / "ours", "--format", "hf", "--max-shard-bytes", "20000")
-    assert len(list((tmp_path / "ours").glob("model-*.safetensors"))) > 10
+    for folder in (theirs, tmp_path / "ours"):
+        assert len(list(folder.glob("model-*.safetensors"))) > 5
     assert (log_probabilities(tmp_path / "ours", IDS[:20]) == log_probabilities(theirs, IDS[:20])).all()
-    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "ours")
-    assert (by_transformers(again, IDS[:20]) - by_transformers(model, IDS[:20])).abs().max() == 0
+    again, loading = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "ours", output_loading_info=True,
+                                                                       dtype=dtype)
+    assert_whole(loading)
+    assert again.config.dtype == dtype
+    for key, tensor in model.state_dict().items():
+        assert torch.equal(again.state_dict()[key], tensor), key
+
+
+def test_sixteen_bit_norms_keep_their_type(tmp_path):
+    theirs = random_models.write(random_models.make("llama").bfloat16(), tmp_path / "theirs")
+    for flags, norms in (([], "BF16"), (["--type", "bf16"], "F32")):
+        succeed("export", theirs, "--out", tmp_path / "m.gguf", *flags)
+        types = {t.name: t.tensor_type.name for t in gguf.GGUFReader(tmp_path / "m.gguf").tensors}
+        for name, type_ in types.items():
+            assert type_ == (norms if "norm" in name else "BF16"), name
 
 
 @pytest.mark.parametrize("name, in_gguf", [("llama", False), ("deepseek_v3", True), ("glm4_moe", True)])
@@ -344,20 +353,9 @@ def test_modules_of_multi_token_prediction_are_kept_where_other_programs_read_th
     assert_refused(run("export", tmp_path / "without.gguf", "--out", tmp_path / "bad", "--mtp"), WRONG_USAGE, "has no module for --mtp")
 
 
-def write_adapter(folder, rows):
-    """Writes an adapter in peft's format for modules such as "0.mlp.up_proj" with 32 inputs and `rows` outputs."""
-    folder.mkdir()
-    (folder / "adapter_config.json").write_text(json.dumps(
-        {"peft_type": "LORA", "r": 2, "lora_alpha": 2, "target_modules": list(rows), "bias": "none"}))
-    save_file({f"base_model.model.model.layers.{module}.lora_{which}.weight": torch.randn(*shape)
-               for module, n in rows.items() for which, shape in (("A", (2, 32)), ("B", (n, 2)))},
-              folder / "adapter_model.safetensors")
-    return folder
-
-
 def test_adapters_of_latents_and_shared_experts_become_gguf(tmp_path):
     directory = random_models.write(random_models.make("deepseek_v3"), tmp_path / "m")
-    adapter = write_adapter(tmp_path / "adapter", {"0.self_attn.q_a_proj": 20, "1.mlp.shared_experts.up_proj": 20})
+    adapter = save_adapter(tmp_path / "adapter", {"0.self_attn.q_a_proj": (32, 20), "1.mlp.shared_experts.up_proj": (32, 20)})
     succeed("export", adapter, "--format", "gguf-lora", "--base", directory, "--out", tmp_path / "a.gguf")
     plain, ours, again = (generate(directory, "-p", "ab", "-n", "20", "--temp", "0", *flags)["tokens"]
                           for flags in ([], ["--lora", adapter], ["--lora", tmp_path / "a.gguf"]))
@@ -372,7 +370,7 @@ def test_adapters_of_latents_and_shared_experts_become_gguf(tmp_path):
     ("glm4", "mlp.up_proj", "adapters of matrices that files of the family glm4 fuse")])
 def test_adapters_of_other_matrices_are_rejected_by_name(tmp_path, name, target, why):
     directory = random_models.write(random_models.make(name), tmp_path / "m")
-    adapter = write_adapter(tmp_path / "adapter", {f"0.{target}": 24})
+    adapter = save_adapter(tmp_path / "adapter", {f"0.{target}": (32, 24)})
     assert_refused(run("generate", "-m", directory, "--lora", adapter, "-n", "1", "-p", "ab"), FAILED, why)
 
 

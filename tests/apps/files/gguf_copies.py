@@ -5,15 +5,17 @@ import numpy as np
 
 
 def copy(source, target, change=lambda tensors: tensors, keys=None, without=(), **writer_options):
-    """Copies a GGUF file without the metadata fields in `without`. `keys` is {name: new value} for integer fields, and
-    `change` is a function of all tensors, {name: (array, type)}, that returns the tensors to write."""
+    """Copies a GGUF file without the metadata fields in `without`. `keys` is {name: new string, integer or float}, and
+    `change` is a function of all tensors, {name: (array, type)}, that returns the tensors to write. A type of None is
+    that of the array."""
     reader = gguf.GGUFReader(source)
-    architecture = reader.fields["general.architecture"].contents()
+    keys = dict(keys or {})
+    architecture = keys.pop("general.architecture", reader.fields["general.architecture"].contents())
     writer = gguf.GGUFWriter(target, architecture, **writer_options)
-    for key, value in (keys or {}).items():
-        writer.add_uint32(key, value)
+    for key, value in keys.items():
+        {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32}[type(value)](key, value)
     for key, field in reader.fields.items():
-        if key.startswith("GGUF.") or key == "general.architecture" or key in (keys or {}) or key in without:
+        if key.startswith("GGUF.") or key == "general.architecture" or key in keys or key in without:
             continue
         kinds = field.types
         if kinds[0] != gguf.GGUFValueType.ARRAY:
@@ -21,7 +23,7 @@ def copy(source, target, change=lambda tensors: tensors, keys=None, without=(), 
         elif len(field.data):
             writer.add_key_value(key, field.contents(), kinds[0], sub_type=kinds[-1])
     for name, (array, kind) in change({t.name: (t.data, t.tensor_type) for t in reader.tensors}).items():
-        writer.add_tensor(name, array, raw_dtype=kind)
+        writer.add_tensor(name, np.ascontiguousarray(array), raw_dtype=kind)
     finish(writer)
 
 

@@ -19,7 +19,6 @@ class Kind:
     write: typing.Callable
     file: str
     inspect: str = REFUSES
-    prompts: str = None  # name of a file for --prompts, which only generate reads; None: no file
 
 
 def kinds_of(prefix, make, write, file, inspect, defects):

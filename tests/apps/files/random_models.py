@@ -145,9 +145,9 @@ def make(name, **more):
     return model
 
 
-def write(model, folder):
-    """Saves the model with a tokenizer of six tokens."""
-    model.save_pretrained(folder)
+def write(model, folder, **options):
+    """Saves the model with a tokenizer of six tokens. `options` are those of save_pretrained()."""
+    model.save_pretrained(folder, **options)
     (folder / "tokenizer.json").write_text(json.dumps(sound.character_json()))
     return folder
 

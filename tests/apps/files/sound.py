@@ -116,8 +116,7 @@ class Tensor:
 
 class Gguf:
     def __init__(self, shape=None, arrays=None, tokenizer=None):
-        self.magic, self.version, self.alignment = b"GGUF", 3, 32
-        self.n_tensors = self.n_keys = None  # counts in the header; None: the actual numbers
+        self.alignment = 32
         self.metadata, self.tensors = {}, []
         if shape is None:
             return
@@ -155,9 +154,7 @@ class Gguf:
     def head(self):
         """Returns all bytes before the tensors' data. A metadata value of type bytes is written as the whole entry, in
         place of key, type and value."""
-        parts = [self.magic + struct.pack(
-            "<IQQ", self.version, len(self.tensors) if self.n_tensors is None else self.n_tensors,
-            len(self.metadata) if self.n_keys is None else self.n_keys)]
+        parts = [b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(self.metadata))]
         for key, entry in self.metadata.items():
             parts.append(entry if isinstance(entry, bytes) else (
                 gguf_string(key) + struct.pack("<I", entry[0]) + gguf_value(*entry)))
@@ -362,7 +359,7 @@ class Llama2c:
         self.version, self.shape, self.arrays = version, shape, weights(shape)
         s = self.shape
         vocab = -s.vocab if version == 0 and not s.tied else s.vocab
-        self.magic, self.shared = LLAMA2C, int(s.tied)
+        self.shared = int(s.tied)
         self.numbers = [s.dim, s.hidden, s.layers, s.heads, s.kv_heads, vocab, s.context]
         self.group = group_size(s)
 
@@ -370,7 +367,7 @@ class Llama2c:
         numbers = struct.pack("<7i", *self.numbers)
         if self.version == 0:
             return numbers
-        head = struct.pack("<Ii", self.magic, self.version) + numbers + struct.pack("<B", self.shared)
+        head = struct.pack("<Ii", LLAMA2C, self.version) + numbers + struct.pack("<B", self.shared)
         if self.version == 2:
             head += struct.pack("<i", self.group)
         return head.ljust(256, b"\0")

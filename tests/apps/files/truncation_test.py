@@ -1,27 +1,13 @@
-"""Tests that truncated files are rejected, at every length, in one process."""
+"""Tests that truncated files are rejected, at every length, in one process. gguf_hostile_test.cpp tests GGUFs."""
 
 import subprocess
 
 import pytest
 
-import bad_gguf
 import bad_hugging_face
 import bad_llama2c
 import sound
 from support import BUILD
-
-
-def gguf(folder, make):
-    path, _ = bad_gguf.write(folder, make(), None)
-    return "model", path, path, 0
-
-
-def gguf_tokenizer(folder, make):
-    """Writes a GGUF without tensors, so that most truncations cut the vocabulary."""
-    model = make()
-    model.tensors = []
-    (folder / "t.gguf").write_bytes(model.head())
-    return "tokenizer", folder / "t.gguf", folder / "t.gguf", 0
 
 
 def hugging_face(folder, make, file):
@@ -41,8 +27,6 @@ def tokenizer_bin(folder):
 
 HF = bad_hugging_face
 FILES = {
-    "gguf": lambda f: gguf(f, bad_gguf.character), "gguf, character vocabulary": lambda f: gguf_tokenizer(f, bad_gguf.character),
-    "gguf, SentencePiece": lambda f: gguf_tokenizer(f, bad_gguf.sentencepiece),
     "safetensors": lambda f: hugging_face(f, HF.single, "model.safetensors"),
     "first shard": lambda f: hugging_face(f, HF.sharded, HF.ONE), "last shard": lambda f: hugging_face(f, HF.sharded, HF.TWO),
     "index": lambda f: hugging_face(f, HF.sharded, HF.INDEX), "config.json": lambda f: hugging_face(f, HF.single, "config.json"),

@@ -1,6 +1,5 @@
 // Test tool: prints a GGUF or safetensors file as JSON, rewrites it, and converts floats to quantized blocks and back.
-//   format_tool dump FILE | rewrite IN OUT | to-hf MODEL.gguf DIR END_OF_TEXT | from-hf DIR MODEL.gguf |
-//               quantize GGML_TYPE FLOATS BLOCKS | dequantize GGML_TYPE BLOCKS FLOATS
+//   format_tool dump FILE | rewrite IN OUT | quantize GGML_TYPE FLOATS BLOCKS | dequantize GGML_TYPE BLOCKS FLOATS
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -12,7 +11,6 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/formats/gguf.h"
-#include "core/formats/model_files.h"
 #include "core/formats/safetensors.h"
 #include "core/quantize.h"
 #include "core/quants.h"
@@ -87,11 +85,6 @@ void rewrite(const std::string& in, const std::string& out) {
   }
 }
 
-void to_hf(const std::string& gguf, const std::string& directory, int64_t end_of_text) {
-  const Weights weights = to_weights(read_gguf_model(gguf));
-  write_hf_model(directory, weights.config, weights.views(), end_of_text, end_of_text);
-}
-
 DType type_named(const std::string& name) {
   const auto type = dtype_from_ggml(static_cast<uint32_t>(std::stoul(name)));
   require(type.has_value(), "no type has the number {}", name);
@@ -120,11 +113,6 @@ int run(const std::vector<std::string>& args) {
     fmt::print("{}\n", dump(args[1]).dump());
   } else if (is("rewrite", 2)) {
     rewrite(args[1], args[2]);
-  } else if (is("to-hf", 3)) {
-    to_hf(args[1], args[2], std::stoll(args[3]));
-  } else if (is("from-hf", 2)) {
-    const Weights weights = to_weights(read_hf_model(args[1]));
-    write_gguf_model(args[2], weights.config, weights.views(), "from-hf", {});
   } else if (is("quantize", 3)) {
     quantize_file(args[1], args[2], args[3]);
   } else if (is("dequantize", 3)) {

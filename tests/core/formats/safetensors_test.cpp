@@ -91,12 +91,8 @@ class SafetensorsHostile : public ::testing::Test {
 const std::string kSound = R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},)"
                            R"("b":{"dtype":"U8","shape":[3],"data_offsets":[16,19]}})";
 
-TEST_F(SafetensorsHostile, UndamagedFileIsAccepted) {
-  EXPECT_TRUE(is_taken(file_of(kSound, std::string(19, 'd'))));
-  EXPECT_TRUE(is_taken(file_of(kSound + "    ", std::string(19, 'd'))));
-}
-
 TEST_F(SafetensorsHostile, RejectsBytesOutsideTensors) {
+  EXPECT_TRUE(is_taken(file_of(kSound + "    ", std::string(19, 'd'))));
   expect_refused(file_of(kSound, std::string(20, 'd')), "byte");
   expect_refused(file_of("{}", "x"), "byte");
   expect_refused(file_of(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", "ddd"), "byte");

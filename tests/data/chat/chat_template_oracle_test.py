@@ -435,10 +435,10 @@ def test_templates_with_tools_match_jinja(name, tmp_path):
 
 
 def test_filters_keep_the_origin_of_text(tmp_path):
-    answers = folio([{"jinja": template, "variables": {"x": "  One, <b>two</b>  "}, "said": ["x"]}
+    answers = folio([{"jinja": template, "variables": {"x": "  One, <b>two</b>  "}, "content": ["x"]}
                      for template in jinja_cases.KEEPS], tmp_path)
     for template, answer in zip(jinja_cases.KEEPS, answers, strict=True):
-        assert answer["said"] == jinja_cases.KEEPS[template], (template, answer)
+        assert answer["content"] == jinja_cases.KEEPS[template], (template, answer)
 
 
 @pytest.mark.parametrize("template", jinja_cases.HOSTILE)

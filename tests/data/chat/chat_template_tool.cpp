@@ -1,4 +1,4 @@
-// Test tool that renders Jinja templates and chats.
+// Test tool that renders Jinja templates and chats, and prints the training examples of conversations.
 //   chat_template_tool FILE     FILE is a JSON list of requests; prints the list of results, {"error"} for a rejected
 //                               request. A request and its result are one of:
 //     {"template": Jinja (or "name": a built-in template or FILE), "bos", "eos", "messages", "tools": […], "marks":
@@ -8,19 +8,22 @@
 //                            -> the fields of ToolFormat
 //     {"tokenizer": FILE or directory, "messages", "tools"}
 //                            -> {"text": the chat, rendered with the tokenizer's template}
+//     {"tokenizer", "conversations": FILE, "template": Jinja (default: the tokenizer's)}
+//                            -> [{"tokens": […], "learned": [0 or 1, …]}, …], the training examples
 //     {"jinja": template, "parse": true}
 //                            -> {"text": null}
-//     {"jinja": template, "variables": {…}, "said": [names of variables that count as message contents]}
-//                            -> {"text": rendered, "said": the parts of this text that come from these variables}
+//     {"jinja": template, "variables": {…}, "content": [names of variables that count as message contents]}
+//                            -> {"text": rendered, "content": the parts of this text that come from these variables}
 #include <array>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "data/chat/chat_template.h"
+#include "core/file_io.h"
+#include "data/chat/chat_messages.h"
+#include "data/chat/conversations.h"
 #include "data/chat/tool_format.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "jinja/interpreter.h"
-#include "tests/data/chat/answer_requests.h"
 #include "tests/data/chat/byte_tokenizer.h"
 
 namespace folio::data {
@@ -42,42 +45,9 @@ class MarkTokenizer final : public test::ByteTokenizer {
   }
 };
 
-std::vector<ChatMessage> messages_of(const Json& list) {
-  std::vector<ChatMessage> messages;
-  for (const Json& m : list) {
-    const auto role = m.at("role").get<std::string>();
-    messages.push_back({.role = role == "system" ? ChatRole::System
-                                : role == "user" ? ChatRole::User
-                                : role == "tool" ? ChatRole::Tool
-                                                 : ChatRole::Assistant,
-                        .content = m.at("content").get<std::string>(),
-                        .call_id = m.value("tool_call_id", ""),
-                        .name = m.value("name", "")});
-    for (const Json& call : m.value("tool_calls", Json::array())) {
-      const Json& function = call.at("function");
-      messages.back().calls.push_back(
-          {.id = call.at("id"), .name = function.at("name"), .arguments = function.at("arguments").dump()});
-    }
-  }
-  return messages;
-}
-
-jinja::Value value_of(jinja::Session& session, const Json& json, char32_t mark) {
-  if (json.is_string()) return session.text(jinja::from_utf8(json.get<std::string>(), mark));
-  if (json.is_boolean()) return {json.get<bool>()};
-  if (json.is_number_integer()) return {json.get<int64_t>()};
-  if (json.is_number()) return {json.get<double>()};
-  if (json.is_null()) return {jinja::None{}};
-  if (json.is_array()) {
-    std::vector<jinja::Value> items;
-    for (const Json& item : json) items.push_back(value_of(session, item, mark));
-    return session.list(std::move(items));
-  }
-  std::vector<std::pair<jinja::Value, jinja::Value>> items;
-  for (const auto& [key, item] : json.items()) {
-    items.emplace_back(session.text(jinja::from_utf8(key)), value_of(session, item, mark));
-  }
-  return session.dict(std::move(items));
+std::vector<ChatMessage> messages_of(const Json& request) {
+  const Json& list = request.at("messages");
+  return list.empty() ? std::vector<ChatMessage>() : chat_messages(list, MessageForm::Dataset);
 }
 
 Json rendered(const Json& request) {
@@ -87,17 +57,17 @@ Json rendered(const Json& request) {
   }
   jinja::Session session;
   jinja::Variables variables;
-  const Json said = request.value("said", Json::array());
+  const Json content = request.value("content", Json::array());
   for (const auto& [key, value] : request.at("variables").items()) {
-    const bool is_said = std::find(said.begin(), said.end(), Json(key)) != said.end();
-    variables.emplace_back(key, value_of(session, value, is_said ? jinja::kFromMessage : 0));
+    const bool is_content = std::find(content.begin(), content.end(), Json(key)) != content.end();
+    variables.emplace_back(key, jinja::from_json(session, value, is_content ? jinja::kFromMessage : 0));
   }
   const jinja::Block program = jinja::parse(request.at("jinja").get<std::string>());
   const jinja::Text text = jinja::render(program, session, std::move(variables));
   jinja::Text marked;
   std::copy_if(text.begin(), text.end(), std::back_inserter(marked),
                [](char32_t c) { return (c & jinja::kFromMessage) != 0; });
-  return {{"text", jinja::to_utf8(text)}, {"said", jinja::to_utf8(marked)}};
+  return {{"text", jinja::to_utf8(text)}, {"content", jinja::to_utf8(marked)}};
 }
 
 Json chat(const Json& request) {
@@ -106,8 +76,8 @@ Json chat(const Json& request) {
                                          : ChatTemplate(request.at("template").get<std::string>(), "the file");
   Json pieces = Json::array();
   for (const ChatPiece& piece : chat_template.render(
-           messages_of(request.at("messages")), request.at("bos").get<std::string>(),
-           request.at("eos").get<std::string>(), {.tools = request.contains("tools") ? request["tools"].dump() : ""})) {
+           messages_of(request), request.at("bos").get<std::string>(), request.at("eos").get<std::string>(),
+           {.tools = request.contains("tools") ? request["tools"].dump() : ""})) {
     pieces.push_back({piece.text, piece.is_template});
   }
   Json result{{"pieces", pieces}};
@@ -139,19 +109,35 @@ Json format_of_calls(const Json& request) {
           {"marks", MarkedTokenizer(tokenizer, format.marks).decode(format.marks)}};
 }
 
-Json chosen(const Json& request) {
+Json rendered_by_tokenizer(const Json& request) {
   const auto tokenizer = load_tokenizer(request.at("tokenizer").get<std::string>(), 0);
   const ChatTemplate chat_template = chat_template_of(*tokenizer, "the model");
   std::string text;
-  for (const ChatPiece& piece : render_chat(*tokenizer, chat_template, messages_of(request.at("messages")),
+  for (const ChatPiece& piece : render_chat(*tokenizer, chat_template, messages_of(request),
                                             {.tools = request["tools"].is_null() ? "" : request["tools"].dump()})) {
     text += piece.text;
   }
   return {{"text", text}};
 }
 
+Json examples(const Json& request) {
+  const auto tokenizer = load_tokenizer(request.at("tokenizer").get<std::string>(), 0);
+  const ChatTemplate chat(request.value("template", tokenizer->chat_template()), "the template");
+  const ChatRenderer renderer(*tokenizer, chat);
+  Json all = Json::array();
+  for (const StoredConversation& conversation :
+       read_conversations(Documents({request.at("conversations").get<std::string>()}))) {
+    for (const ChatExample& example : renderer.examples(conversation)) {
+      all.push_back({{"tokens", example.tokens},
+                     {"learned", std::vector<int>(example.is_learned.begin(), example.is_learned.end())}});
+    }
+  }
+  return all;
+}
+
 Json answer(const Json& request) {
-  if (request.contains("tokenizer")) return chosen(request);
+  if (request.contains("conversations")) return examples(request);
+  if (request.contains("tokenizer")) return rendered_by_tokenizer(request);
   if (request.contains("tool_format")) return format_of_calls(request);
   return request.contains("jinja") ? rendered(request) : chat(request);
 }
@@ -160,5 +146,21 @@ Json answer(const Json& request) {
 }  // namespace folio::data
 
 int main(int argc, char** argv) {
-  return folio::data::test::answer_requests<folio::data::Json>(argc, argv, "chat_template_tool", folio::data::answer);
+  using folio::data::Json;
+  try {
+    folio::core::require(argc == 2, "usage: chat_template_tool FILE");
+    Json answers = Json::array();
+    for (const Json& request : Json::parse(folio::core::read_text_file(argv[1]))) {
+      try {
+        answers.push_back(folio::data::answer(request));
+      } catch (const folio::core::Error& error) {
+        answers.push_back({{"error", error.what()}});
+      }
+    }
+    fmt::print("{}\n", answers.dump());
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return 1;
+  }
 }

@@ -16,7 +16,7 @@ from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 
 from published_templates import CHATML, LLAMA3, SMOLLM2, TRL, ZEPHYR
 
-TOOL = os.environ["FOLIO_CONVERSATIONS_TOOL"]
+TOOL = os.environ["FOLIO_CHAT_TEMPLATE_TOOL"]
 MODEL = pathlib.Path(__file__).parents[3] / "data/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 LONG = "FOLIO_LONG" in os.environ  # set by `make long`: all conversations are compared
 
@@ -117,10 +117,10 @@ def theirs(tokenizer, template, chat, tools=None):
     return {"tokens": encoded["input_ids"][:n], "learned": mask[:n]}
 
 
-def assert_same(found, tokenizer, template, chats):
+def assert_same(found, tokenizer, template, chats, next_turn=()):
     assert len(found) == len(chats), found
     for example, chat in zip(found, chats):
-        expected = theirs(tokenizer, template, chat)
+        expected = theirs(tokenizer, template, [*chat, *next_turn])
         assert (example["tokens"], example["learned"]) == (expected["tokens"], expected["learned"]), chat
 
 
@@ -138,11 +138,8 @@ def test_next_turns_marker_is_learned_as_the_end(small, tmp_path):
     chats = [chat for chat in conversations() if all(m["content"] and m["content"][-1].isascii() for m in chat if m["role"] == "assistant")]
     [found] = ours(tmp_path, [(folder, NEXT, chats)])
     end = tokenizer.convert_tokens_to_ids("<|user|>")
-    assert len(found) == len(chats), found
-    for example, chat in zip(found, chats):
-        expected = theirs(tokenizer, NEXT_TAGGED, [*chat, {"role": "user", "content": ""}])
-        assert (example["tokens"], example["learned"]) == (expected["tokens"], expected["learned"]), chat
-        assert example["tokens"][-1] == end and example["learned"][-1] == 1
+    assert_same(found, tokenizer, NEXT_TAGGED, chats, [{"role": "user", "content": ""}])
+    assert all(example["tokens"][-1] == end and example["learned"][-1] == 1 for example in found)
 
 
 @pytest.mark.parametrize("name", TAGGED)

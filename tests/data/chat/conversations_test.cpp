@@ -116,7 +116,7 @@ TEST(Conversations, ReadsJsonLines) {
       "\n");
   const Documents documents({(dir / "c.jsonl").string()});
   EXPECT_TRUE(are_conversations(documents, "text"));
-  EXPECT_FALSE(are_conversations(documents, "id")) << "the field of texts is there";
+  EXPECT_FALSE(are_conversations(documents, "id")) << "the object has the text field";
   const auto all = read_conversations(documents);
   ASSERT_EQ(all.size(), 2U);
   EXPECT_EQ(all[0].messages[0].content, "Who?");
@@ -141,7 +141,7 @@ TEST(Conversations, DetectsFilesThatAreNotConversations) {
 TEST(Conversations, ErrorsNameTheBadLine) {
   const TempDir dir;
   const std::string path = (dir / "c.jsonl").string();
-  const auto says = [&](const std::string& line, const std::string& what) {
+  const auto rejected = [&](const std::string& line, const std::string& what) {
     write_bytes(path, R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]})"
                       "\n" +
                           line + "\n");
@@ -149,23 +149,53 @@ TEST(Conversations, ErrorsNameTheBadLine) {
     EXPECT_TRUE(message.starts_with(path + ": line 2")) << message;
     EXPECT_TRUE(core::test::contains(message, what));
   };
-  says("{", "JSON");
-  says("[]", "not an object with \"messages\"");
-  says(R"({"text": "once"})", "not an object with \"messages\", unlike the first line");
-  says(R"({"messages": []})", "messages must be a non-empty list");
-  says(R"({"messages": [{"content": "a"}]})", "messages must have a role: system, user, assistant or tool");
-  says(R"({"messages": [{"role": "user", "content": 3}]})",
-       "messages must have content, a string or a list of text parts");
+  rejected("{", "JSON");
+  rejected("[]", "not an object with \"messages\"");
+  rejected(R"({"text": "once"})", "not an object with \"messages\", unlike the first line");
+  rejected(R"({"messages": []})", "messages must be a non-empty list");
+  rejected(R"({"messages": [{"content": "a"}]})", "messages must have a role: system, user, assistant or tool");
+  rejected(R"({"messages": [{"role": "user", "content": 3}]})",
+           "messages must have content, a string or a list of text parts");
   for (const char* part : {R"({"type": "image", "text": "a"})", R"({"type": "text"})", R"({"text": "a"})", "3"}) {
-    says(fmt::format(R"({{"messages": [{{"role": "user", "content": [{}]}}]}})", part),
-         "messages must have content parts of type text only");
+    rejected(fmt::format(R"({{"messages": [{{"role": "user", "content": [{}]}}]}})", part),
+             "messages must have content parts of type text only");
   }
-  says(R"({"messages": [{"role": "assistant", "content": "a", "weight": 0}]})",
-       "have the field weight, which is not supported");
-  says(R"({"messages": [{"role": "user", "content": "q"}]})", "no message has the role assistant");
-  says(R"({"messages": [{"role": "assistant", "content": "a"}]})", "the first message has the role assistant");
-  says(R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], "tools": 3})",
-       "\"tools\" is not a list");
+  rejected(R"({"messages": [{"role": "assistant", "content": "a", "weight": 0}]})",
+           "have the field weight, which is not supported");
+  rejected(R"({"messages": [{"role": "user", "content": "q"}]})", "no message has the role assistant");
+  rejected(R"({"messages": [{"role": "assistant", "content": "a"}]})", "the first message has the role assistant");
+  rejected(R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], "tools": 3})",
+           "\"tools\" is not a list");
+}
+
+// Rendering a chat counts its steps, such as loops and name lookups, and stops when a budget is exceeded.
+
+std::vector<ChatMessage> messages(size_t n) {
+  return std::vector<ChatMessage>(n, {.role = ChatRole::User, .content = "text"});
+}
+
+uint64_t steps_of(const ChatTemplate& chat, size_t n_messages) {
+  const core::WorkBudget budget;
+  EXPECT_FALSE(chat.render(messages(n_messages), "", "", {.budget = budget}).empty());
+  return budget.spent();
+}
+
+TEST(ChatWork, LoopsBeyondTheBudgetAreRejected) {
+  const ChatTemplate square("{% for a in messages %}{% for b in messages %}{{ b.content }}{% endfor %}{% endfor %}",
+                            "t");
+  const uint64_t steps = steps_of(square, 100);
+  EXPECT_GT(steps, 100U * 100U);
+  EXPECT_NO_THROW(static_cast<void>(square.render(messages(100), "", "", {.budget = core::WorkBudget(steps)})));
+  EXPECT_THROW(static_cast<void>(square.render(messages(100), "", "", {.budget = core::WorkBudget(steps - 1)})),
+               core::Error);
+}
+
+TEST(ChatWork, NameLookupCountsEachVariable) {
+  std::string names;
+  for (int i = 0; i < 800; ++i) names += "{% set v" + std::to_string(i) + " = 1 %}";
+  const std::string loop = "{% for a in messages %}{{ v799 }}{% endfor %}";
+  const uint64_t among_few = steps_of(ChatTemplate("{% set v799 = 1 %}" + loop, "t"), 200);
+  EXPECT_GT(steps_of(ChatTemplate(names + loop, "t"), 200), among_few + 200 * 50);
 }
 
 }  // namespace

@@ -153,7 +153,7 @@ TEST(PackedExamples, CutsAndCountsLongExamples) {
   EXPECT_EQ(packed.n_cut(), 2);
   EXPECT_EQ(packed.n_lost(), 3);
   EXPECT_EQ(packed.n_learned(), 2);
-  EXPECT_EQ(packed.n_windows(), 2) << "of what nothing is learned, nothing is left";
+  EXPECT_EQ(packed.n_windows(), 2) << "examples without learned tokens are dropped";
   EXPECT_ERROR(PackedExamples({late}, 3, kPadding), "no answer begins within the first 3 tokens");
   EXPECT_ERROR(PackedExamples({}, 3, kPadding), "no answer");
 }

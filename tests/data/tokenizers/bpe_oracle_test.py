@@ -294,8 +294,6 @@ def test_tokens_match_llama_cpp(pair, tmp_path):
     (lambda t: t.update(normalizer={"type": "NFKC"}), 'the normalizer {"type":"NFKC"}'),
     (lambda t: t.update(decoder={"type": "Fuse"}), "the decoder"),
     (lambda t: t.update(post_processor={"type": "BertProcessing"}), "the post-processor"),
-    (lambda t: t["model"].update(type="Unigram"), "a model of type Unigram"),
-    (lambda t: t["model"].update(dropout=0.5), "dropout = 0.5"),
     (lambda t: t["model"]["merges"].append(["a", "\u00fe"]), "does not join two tokens into a third"),
     (lambda t: t["model"]["merges"].append(t["model"]["merges"][0]), "occurs twice"),
 ])

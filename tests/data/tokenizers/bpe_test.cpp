@@ -76,6 +76,32 @@ TEST(PreTokenizer, ErrorsListKnownPreTokenizers) {
   EXPECT_EQ(name_of(PreTokenizer::Llama3, false, false)->name, "smaug-bpe");
 }
 
+TEST(PreTokenizer, BordersChangeNoWord) {
+  const auto words = [](PreTokenizer kind, std::string_view text, Strings all = {}) {
+    for (size_t at = 0, end = 0; at < text.size(); at = end) {
+      end = word_end(kind, text, at);
+      all.emplace_back(text.substr(at, end - at));
+    }
+    return all;
+  };
+  std::mt19937 random(4);
+  for (int round = 0; round < 300; ++round) {
+    const std::string text = test::random_text(
+        random, {"a", "B", "é", "\u0301", "中", "1", " ", "\n", "\r\n", "\t", "\u00a0", "/", "'s"}, 20);
+    for (const PreTokenizer kind : {PreTokenizer::Gpt2, PreTokenizer::Digits, PreTokenizer::Llama3, PreTokenizer::Qwen2,
+                                    PreTokenizer::O200k, PreTokenizer::Tekken}) {
+      for (size_t from = 1; from <= text.size(); ++from) {
+        const std::string_view view = text;
+        const size_t border = word_border(view, from);
+        ASSERT_GE(border, from);
+        ASSERT_EQ(words(kind, view.substr(border), words(kind, view.substr(0, border))), words(kind, view))
+            << core::printable(text);
+      }
+    }
+  }
+  EXPECT_EQ(word_border("Ab.\n\nCd e", 2), 7U);
+}
+
 TEST(Bpe, CachedWordsGiveTheSameTokens) {
   std::mt19937 random(19);
   const BpeTokenizer tokenizer(bpe_of({{"a", "b"}, {" ", "ab"}, {"ab", "a"}, {"b", "b"}}), "the test");
@@ -92,7 +118,7 @@ TEST(Bpe, CachedWordsGiveTheSameTokens) {
   }
 }
 
-TEST(Bpe, IgnoreMergesTakesWholeWords) {
+TEST(Bpe, IgnoreMergesEncodesWholeWords) {
   BpeVocabulary v = bpe_of({{"a", "b"}});
   add(v, "abc");
   EXPECT_EQ(pieces_of(BpeTokenizer(v, "the test"), "abc"), (Strings{"ab", "c"}));
@@ -122,6 +148,7 @@ TEST(Bpe, ParsesUserDefinedButNotSpecialTokens) {
   EXPECT_EQ(tokenizer.encode_pieces(pieces), (Ids{0, tool}));
   EXPECT_EQ(tokenizer.token_bytes(0), "");
   EXPECT_EQ(tokenizer.begin_of_text(), 0);
+  EXPECT_EQ(tokenizer.default_prompt(), Ids{0});
   EXPECT_TRUE(tokenizer.ends_text(0) && tokenizer.ends_text(1) && tokenizer.ends_text(tool + 1));
   EXPECT_FALSE(tokenizer.ends_text(tool) || tokenizer.ends_text(tool + 2) || tokenizer.ends_text(-1));
   EXPECT_ERROR(tokenizer.token_bytes(tool + 3), "outside the vocabulary");

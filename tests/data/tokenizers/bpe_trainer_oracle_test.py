@@ -126,11 +126,11 @@ def test_errors_are_one_line(tmp_path):
         assert error.count("\n") == 1 and all(part in error for part in parts), error
         assert not out.exists()
     text.write_text("good")
-    assert "258" in tokenize("train", text, "--vocab-size", 257, "--special", "<a>", "<b>", "-o", out, code=1)
+    assert "258" in tokenize("train", text, "--vocab-size", 257, "--special", "<a>", "--special", "<b>", "-o", out, code=1)
     text.write_text("hello world hello")
     # A byte, a byte as spelled in files, a merge, a merge as spelled in files, and no UTF-8.
     for special in ("a", "Ġ", "el", "Ġhello", os.fsdecode(b"\xff")):
-        error = tokenize("train", text, "--vocab-size", 300, "--special", "<e>", special, "-o", out, code=1)
+        error = tokenize("train", text, "--vocab-size", 300, "--special", "<e>", "--special", special, "-o", out, code=1)
         assert error.count("\n") == 1 and "--special" in error and not out.exists(), error
     out.write_text("kept")
     assert "--force" in tokenize("train", text, "-o", out, code=1) and out.read_text() == "kept"

@@ -101,15 +101,11 @@ TEST(CharTokenizerGguf, AsciiHasAnEmptyMergeList) {
 
 TEST(CharTokenizerGguf, MergesJoinTheBytesOfACharacter) {
   const TempDir folder;
-  const core::GgufFile file = written(folder, tokenizer_of("é中😀"));
-  EXPECT_EQ(file.list<std::string>("tokenizer.ggml.tokens"), (Strings{"Ã©", "ä¸Ń", "ðŁĺĢ", "<|endoftext|>"}));
-  EXPECT_EQ(file.list<std::string>("tokenizer.ggml.merges"), (Strings{"Ã ©", "ä ¸", "ä¸ Ń", "ð Ł", "ðŁ ĺ", "ðŁĺ Ģ"}));
-}
-
-TEST(CharTokenizerGguf, CharactersWithACommonPrefixShareMerges) {
-  const TempDir folder;
-  EXPECT_EQ(written(folder, tokenizer_of("😀😁")).list<std::string>("tokenizer.ggml.merges"),
-            (Strings{"ð Ł", "ðŁ ĺ", "ðŁĺ Ģ", "ðŁĺ ģ"}));
+  const core::GgufFile file = written(folder, tokenizer_of("é中😀😁"));
+  EXPECT_EQ(file.list<std::string>("tokenizer.ggml.tokens"), (Strings{"Ã©", "ä¸Ń", "ðŁĺĢ", "ðŁĺģ", "<|endoftext|>"}));
+  // Characters with the same first bytes share merges.
+  EXPECT_EQ(file.list<std::string>("tokenizer.ggml.merges"),
+            (Strings{"Ã ©", "ä ¸", "ä¸ Ń", "ð Ł", "ðŁ ĺ", "ðŁĺ Ģ", "ðŁĺ ģ"}));
 }
 
 TEST(CharTokenizerGguf, RejectsOtherVocabulariesByName) {
@@ -123,17 +119,6 @@ TEST(CharTokenizerGguf, RejectsOtherVocabulariesByName) {
   EXPECT_ERROR(read_with("tokens", core::GgufArray{Strings{"\n", "b", "<|endoftext|>"}}), "alphabet");
   EXPECT_ERROR(read_with("tokens", core::GgufArray{std::vector<int32_t>{1, 2}}), "tokens");
   EXPECT_ERROR(read_with("eos_token_id", uint32_t{3}), "eos_token_id is 3, but IDs are 0 to 2");
-}
-
-TEST(CharTokenizerHf, RoundTripsThroughHuggingFaceFiles) {
-  const TempDir folder;
-  CharTokenizer tokenizer = tokenizer_of(std::string(kText) + "\"\\\x01\x7F");
-  tokenizer.set_chat_template("{{ messages }}");
-  tokenizer.write_hf(folder.path());
-  const auto read = tokenizer_from_hf(folder.path());
-  EXPECT_EQ(dynamic_cast<const CharTokenizer&>(*read).characters(), tokenizer.characters());
-  EXPECT_EQ(read->encode(kText), tokenizer.encode(kText));
-  EXPECT_EQ(read->chat_template(), tokenizer.chat_template());
 }
 
 TEST(CharTokenizerHf, ErrorsNameDamagedFiles) {

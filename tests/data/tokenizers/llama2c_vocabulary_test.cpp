@@ -51,7 +51,7 @@ TEST(Llama2cVocabulary, RejectsVocabulariesLlama2cCannotStore) {
 
 // ---- tokenizer.bin ----
 
-TEST(Llama2cTokenizer, WhatDoesNotFitIsRefused) {
+TEST(Llama2cTokenizer, RejectsDamagedFiles) {
   const TempDir folder;
   const auto read = [&](const std::string& bytes, int64_t vocab_size = 0) {
     write_bytes(folder / "t.bin", bytes);

@@ -132,24 +132,6 @@ TEST(SentencePiece, EqualLettersAvoidQuadraticTime) {
   EXPECT_EQ(tokenizer.encode(std::string(1'000'000, 'a')).size(), 1U + 250'000U);
 }
 
-TEST(SentencePiece, BeginsWithBosAndEndsAtEosOrBos) {
-  SentencePieceVocabulary v = vocabulary_of({"▁"});
-  const SentencePieceTokenizer tokenizer(v, "the test");
-  EXPECT_EQ(tokenizer.prefix_tokens(), (std::vector<int32_t>{1}));
-  EXPECT_EQ(tokenizer.default_prompt(), (std::vector<int32_t>{1}));
-  EXPECT_EQ(tokenizer.end_of_text(), 2);
-  EXPECT_TRUE(tokenizer.ends_text(1) && tokenizer.ends_text(2));
-  EXPECT_FALSE(tokenizer.ends_text(0) || tokenizer.ends_text(3));
-  v.add_bos = false;
-  EXPECT_TRUE(SentencePieceTokenizer(v, "the test").prefix_tokens().empty());
-}
-
-TEST(SentencePiece, RejectsIdsOutsideTheVocabulary) {
-  const SentencePieceTokenizer tokenizer = tokenizer_of({"▁"}, false);
-  EXPECT_ERROR(tokenizer.token_bytes(4), "token 4 is outside the vocabulary of 4");
-  EXPECT_ERROR(tokenizer.decode({-1}), "token -1");
-}
-
 TEST(SentencePiece, RejectsInconsistentVocabularies) {
   const auto refused = [](auto&& change, const std::string& part) {
     SentencePieceVocabulary v = vocabulary_of({"▁", "a"});

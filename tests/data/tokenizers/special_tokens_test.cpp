@@ -103,13 +103,14 @@ TEST(SpecialTokens, StripSurroundingSpacesAcrossPieces) {
   EXPECT_EQ(tokenizer.encode_prompt("<s>", {.parse_special = false}), with({1}, "<s>"));
 }
 
-TEST(SpecialTokens, ReadsEndOfTurnAndChatTemplate) {
+TEST(SpecialTokens, EachFormatKeepsEndOfTurnAndChatTemplates) {
   const core::test::TempDir folder;
   SentencePieceVocabulary vocabulary = test::vocabulary_of({"▁", "a"});
   test::add_piece(vocabulary, "<end_of_turn>", 0, PieceType::Control);
   vocabulary.eot = static_cast<int32_t>(vocabulary.pieces.size()) - 1;
   SentencePieceTokenizer tokenizer(vocabulary, "the test");
-  tokenizer.set_chat_template("{{ bos_token }}");
+  const ChatTemplates all{{"default", "{{ bos_token }}"}, {"rag", "r"}, {"tool_use", "t"}};
+  tokenizer.set_chat_templates(all);
   EXPECT_TRUE(tokenizer.ends_text(vocabulary.eot));
   EXPECT_FALSE(tokenizer.ends_text(-1));
   EXPECT_FALSE(test::tokenizer_of({"▁"}).ends_text(-1));
@@ -120,8 +121,11 @@ TEST(SpecialTokens, ReadsEndOfTurnAndChatTemplate) {
   for (const char* name : {"a.gguf", "hf"}) {
     const auto read = load_tokenizer(folder / name, 0);
     EXPECT_TRUE(read->ends_text(vocabulary.eot)) << name;
+    EXPECT_EQ(read->chat_templates(), all) << name;
     EXPECT_EQ(read->chat_template(), "{{ bos_token }}") << name;
   }
+  tokenizer.set_chat_template("alone");
+  EXPECT_EQ(tokenizer.chat_templates(), (ChatTemplates{{"default", "alone"}}));
 }
 
 TEST(SpecialTokens, RejectsInvalidChatTemplates) {
@@ -135,19 +139,6 @@ TEST(SpecialTokens, RejectsInvalidChatTemplates) {
   EXPECT_EQ(with("[]"), "");
   EXPECT_ERROR(with("7"), "tokenizer_config.json: chat_template");
   EXPECT_ERROR(with(R"([{"name": "default"}])"), "template");
-}
-
-TEST(SpecialTokens, KeepsNamedChatTemplatesInEachFormat) {
-  const core::test::TempDir folder;
-  SentencePieceTokenizer tokenizer = test::tokenizer_of({"▁", "a"});
-  const ChatTemplates all{{"default", "d"}, {"rag", "r"}, {"tool_use", "t"}};
-  tokenizer.set_chat_templates(all);
-  test::write_gguf_file(folder / "a.gguf", tokenizer.to_gguf());
-  std::filesystem::create_directory(folder / "hf");
-  tokenizer.write_hf(folder / "hf");
-  for (const char* name : {"a.gguf", "hf"}) EXPECT_EQ(load_tokenizer(folder / name, 0)->chat_templates(), all) << name;
-  tokenizer.set_chat_template("alone");
-  EXPECT_EQ(tokenizer.chat_templates(), (ChatTemplates{{"default", "alone"}}));
 }
 
 TEST(SpecialTokens, GgufStoresAdditionalEosTokens) {

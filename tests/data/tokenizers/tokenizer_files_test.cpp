@@ -17,7 +17,9 @@ using core::test::write_bytes;
 TEST(TokenizerFiles, DetectsFormatsByContent) {
   const TempDir folder;
   const SentencePieceTokenizer pieces = test::tokenizer_of({"▁a", "▁", "a"});
-  const CharTokenizer characters = CharTokenizer::from_text("banana é", "the test");
+  const std::string text = "né中\"\\\x01\x7F";
+  CharTokenizer characters = CharTokenizer::from_text(text, "the test");
+  characters.set_chat_template("{{ messages }}");
   std::filesystem::create_directory(folder / "pieces");
   std::filesystem::create_directory(folder / "characters");
   pieces.write_hf(folder / "pieces");
@@ -32,9 +34,10 @@ TEST(TokenizerFiles, DetectsFormatsByContent) {
     EXPECT_EQ(read->encode("aa a"), pieces.encode("aa a")) << name;
   }
   for (const char* name : {"characters", "characters/tokenizer.json", "characters.x"}) {
-    const auto read = load_tokenizer(folder / name, 6);
+    const auto read = load_tokenizer(folder / name, 8);
     EXPECT_EQ(read->kind(), "character") << name;
-    EXPECT_EQ(read->encode("né"), characters.encode("né")) << name;
+    EXPECT_EQ(read->encode(text), characters.encode(text)) << name;
+    EXPECT_EQ(read->chat_template(), characters.chat_template()) << name;
   }
   for (const char* name : {"pieces", "pieces.x", "llama2c.x", "characters"}) {
     EXPECT_ERROR(load_tokenizer(folder / name, 261), name);

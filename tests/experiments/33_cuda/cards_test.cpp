@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/33_cuda/resources.h"
-
 namespace folio::experiments {
 namespace {
 

@@ -32,20 +32,11 @@ class CudaVector : public ::testing::Test {
     scales_of_ = on_device(stream_, scales);
     x_of_ = on_device(stream_, x);
   }
-  [[nodiscard]] VectorProduct product(const DeviceMemory& out) const {
-    return {weights_of_.as<float>(), x_of_.as<float>(), rows_, columns_, out.as<float>()};
+  [[nodiscard]] VectorProduct product(float* out) const {
+    return {weights_of_.as<float>(), x_of_.as<float>(), rows_, columns_, out};
   }
-  [[nodiscard]] QuantizedProduct quantized(const DeviceMemory& out) const {
-    return {quants_of_.as<int8_t>(), scales_of_.as<uint16_t>(), x_of_.as<float>(), rows_, columns_, out.as<float>()};
-  }
-  void expect_right(const std::function<void(const DeviceMemory&)>& run) {
-    const auto results = [&] {
-      const DeviceMemory out = unwritten(stream_, rows_ * sizeof(float));
-      run(out);
-      return on_host<float>(stream_, out);
-    };
-    same_in_all_orders(results);
-    const std::vector<float> out = results();
+  void expect_right(const std::function<void(float*)>& run) {
+    const std::vector<float> out = outputs_of(stream_, rows_, true, run);
     const double bound = static_cast<double>(columns_ + 1) * 0x1p-24;
     for (size_t i = 0; i < rows_; ++i) EXPECT_LE(std::abs(out[i] - expected_[i]), bound * magnitude_[i]) << i;
   }
@@ -62,8 +53,8 @@ TEST_F(CudaVector, AnyShape) {
   for (const size_t rows : {1U, 8U, 257U}) {
     for (const size_t columns : {1U, 31U, 33U}) {
       make(rows, columns);
-      expect_right([&](const DeviceMemory& out) { product_threads(stream_, product(out)); });
-      expect_right([&](const DeviceMemory& out) { product_warps(stream_, product(out)); });
+      expect_right([&](float* out) { product_threads(stream_, product(out)); });
+      expect_right([&](float* out) { product_warps(stream_, product(out)); });
     }
   }
 }
@@ -72,7 +63,10 @@ TEST_F(CudaVector, QuantsOfAnyNumberOfRowsAndGroups) {
   for (const size_t rows : {1U, 9U}) {
     for (const size_t columns : {32U, 96U, 128U, 160U}) {
       make(rows, columns);
-      expect_right([&](const DeviceMemory& out) { product_quants(stream_, quantized(out)); });
+      expect_right([&](float* out) {
+        product_quants(stream_,
+                       {quants_of_.as<int8_t>(), scales_of_.as<uint16_t>(), x_of_.as<float>(), rows, columns, out});
+      });
     }
   }
 }

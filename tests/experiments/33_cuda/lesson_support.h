@@ -32,10 +32,17 @@ template <typename Run>
   return x;
 }
 
-/// Calls `run` with threads and blocks executed in several orders, and requires bit-identical results.
+/// Returns the n floats that run(out) writes. If `all_orders`, also requires them to be bit-identical with threads and
+/// blocks in several orders.
 template <typename Run>
-void same_in_all_orders(Run run) {
-  infer::gpu::host::require_same_in_all_orders([&] { return infer::gpu::test::bytes_of(run()); });
+[[nodiscard]] std::vector<float> outputs_of(Stream& stream, size_t n, bool all_orders, Run run) {
+  const auto outputs = [&] {
+    const DeviceMemory out = unwritten(stream, n * sizeof(float));
+    run(out.as<float>());
+    return on_host<float>(stream, out);
+  };
+  if (all_orders) infer::gpu::host::require_same_in_all_orders([&] { return infer::gpu::test::bytes_of(outputs()); });
+  return outputs();
 }
 
 }  // namespace folio::experiments

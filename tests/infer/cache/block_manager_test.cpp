@@ -87,7 +87,7 @@ TEST(BlockManager, ForkCopiesBlocksOnWrite) {
   EXPECT_EQ(cache.blocks_in_use(), 4);
   EXPECT_EQ(cache.table(child)[1], cache.table(parent)[1]);
   EXPECT_NE(cache.table(child)[2], cache.table(parent)[2]);
-  EXPECT_EQ(cache.blocks_needed(parent, 3), 0) << "now its own";
+  EXPECT_EQ(cache.blocks_needed(parent, 3), 0) << "no longer shared";
   memory.fill(parent, 73, 1);
   EXPECT_EQ(cache.blocks_in_use(), 4);
   memory.expect(parent, 0, 73, 1);
@@ -115,7 +115,7 @@ TEST(BlockManager, BlocksSharedAtAStepsStartAreCopiedByAll) {
   for (const BlockCopy& copy : cache.copies()) EXPECT_EQ(copy.from, shared);
   cache.commit();
   EXPECT_NE(cache.table(a)[1], cache.table(b)[1]);
-  EXPECT_EQ(cache.blocks_in_use(), 3) << "the original was given back";
+  EXPECT_EQ(cache.blocks_in_use(), 3) << "the original was freed";
   EXPECT_TRUE(cache.copies().empty());
 }
 
@@ -271,7 +271,7 @@ TEST(BlockManager, FindsFullBlocksOfAPrefix) {
   cache.release(second);
   EXPECT_EQ(cache.blocks_in_use(), 0);
   EXPECT_EQ(cache.free_blocks(), 10);
-  EXPECT_EQ(cache.find_prefix(text).length, 96) << "though nobody holds them";
+  EXPECT_EQ(cache.find_prefix(text).length, 96) << "blocks stay cached after their release";
   EXPECT_EQ(cache.find_prefix(text).free_blocks, 3);
   EXPECT_EQ(cache.find_prefix(std::span(text).first(95)).length, 64) << "whole blocks";
   auto other = text;
@@ -316,7 +316,7 @@ TEST(BlockManager, OverwrittenBlocksLeaveThePrefixCache) {
   const auto text = text_of(64);
   const SequenceId sequence = computed(cache, text);
   cache.truncate(sequence, 40);
-  EXPECT_EQ(cache.find_prefix(text).length, 64) << "cut, and not yet written";
+  EXPECT_EQ(cache.find_prefix(text).length, 64) << "truncated, but not overwritten yet";
   append(cache, sequence, 1);
   EXPECT_EQ(cache.find_prefix(text).length, 32);
   auto other = text;
@@ -356,25 +356,25 @@ TEST(BlockManager, ContinuationReusesTheTail) {
   cache.remember(first, known);
   EXPECT_EQ(cache.find_prefix(text).length, 64);
   cache.remember_tail(first, known);
-  EXPECT_EQ(cache.find_prefix(text).length, 64) << "the first may still write it";
+  EXPECT_EQ(cache.find_prefix(text).length, 64) << "the first sequence may still append to the tail";
   cache.release(first);
   EXPECT_EQ(cache.blocks_in_use(), 0);
   EXPECT_EQ(cache.find_prefix(text).length, 70);
   EXPECT_EQ(cache.find_prefix(text).free_blocks, 3);
-  EXPECT_EQ(cache.find_prefix(known.first(69)).length, 64) << "not all of it comes next";
-  EXPECT_EQ(cache.find_prefix(text, 0).length, 0) << "an adapter's";
+  EXPECT_EQ(cache.find_prefix(known.first(69)).length, 64) << "the tail has another token";
+  EXPECT_EQ(cache.find_prefix(text, 0).length, 0) << "cached without this adapter";
 
   const SequenceId second = cache.add_sequence();
   EXPECT_EQ(cache.share_prefix(second, text), 70);
   EXPECT_EQ(cache.blocks_in_use(), 3);
-  EXPECT_EQ(cache.find_prefix(text).length, 64) << "it is the second's";
+  EXPECT_EQ(cache.find_prefix(text).length, 64) << "the second sequence uses the tail";
   EXPECT_EQ(cache.blocks_needed(second, 10), 0);
   memory.fill(second, 80, 2);
   EXPECT_TRUE(cache.copies().empty());
   memory.expect(second, 0, 70, 1);
   memory.expect(second, 70, 80, 2);
   cache.release(second);
-  EXPECT_EQ(cache.find_prefix(text).length, 64) << "it was written, and nobody remembered it";
+  EXPECT_EQ(cache.find_prefix(text).length, 64) << "the tail was overwritten, and not cached again";
 }
 
 TEST(BlockManager, SelectsTheLongestMatchingTail) {

@@ -32,7 +32,6 @@ CpuWeights load(const core::StoredModel& model, LayerRange layers) {
   core::ThreadPool pool(2);
   return {model, {.layers = layers}, pool, {}};
 }
-CpuWeights load(const core::StoredModel& model) { return load(model, {0, model.config.n_layers}); }
 
 TEST(CpuWeights, PartialLayersLoadOnlyTheirTensors) {
   for (const test::Shape& shape : test::small_shapes()) {
@@ -65,26 +64,34 @@ const void* address_of(const Matrix& matrix) {
       matrix.weights);
 }
 
-// Loaded matrices have the file's values. If not copied, float and 16-bit matrices stay in the mapped file.
-TEST(CpuWeights, EveryTypeKeepsTheFilesValues) {
-  for (const test::Shape& shape : test::typed_shapes()) {
+// Loaded matrices have the model's values, and each expert of a stack is a matrix of its own. If not copied, float and
+// 16-bit matrices stay in the mapped file or the model's memory.
+TEST(CpuWeights, EveryTypeKeepsTheModelsValues) {
+  auto shapes = test::typed_shapes();
+  for (const test::Shape& shape : test::expert_shapes()) shapes.push_back(shape);
+  for (const test::Shape& shape : shapes) {
+    const auto random = test::random_model_of(shape);
+    const auto model = shape.config.n_experts > 0 ? random : mapped(random);
+    const bool groups = core::quant_info(shape.type) != nullptr;
+    const auto manifest = core::tensor_manifest(shape.config);
     for (const bool copies : {false, true}) {
       SCOPED_TRACE(shape.name + (copies ? ", copied" : ""));
-      const auto model = mapped(test::random_model_of(shape));
       core::ThreadPool pool(2);
       const CpuWeights loaded(model, {.layers = {0, shape.config.n_layers}}, pool, {.copies = copies});
-      const bool groups = core::quant_info(shape.type) != nullptr;
-      const auto manifest = core::tensor_manifest(shape.config);
-      for (size_t i = 0; i < manifest.size(); ++i) {
-        const Matrix& matrix = loaded.matrix(loaded.by_role()(manifest[i].role, manifest[i].layer));
-        if (!manifest[i].is_matrix()) continue;
-        EXPECT_EQ(matrix.in_groups(), groups);
-        EXPECT_TRUE(same_bits(test::floats_of(matrix), core::to_floats(model.tensors[i]))) << manifest[i].gguf_name;
-        if (groups) continue;
-        EXPECT_EQ(address_of(matrix) == model.tensors[i].bytes.data(), !copies) << manifest[i].gguf_name;
-        EXPECT_TRUE(!copies || reinterpret_cast<uintptr_t>(address_of(matrix)) % 64 == 0) << manifest[i].gguf_name;
-      }
       EXPECT_TRUE(groups || copies || loaded.report().repacked_bytes == 0);
+      for (size_t i = 0; i < manifest.size(); ++i) {
+        if (!manifest[i].is_matrix()) continue;
+        const auto expected = matrices_of(model.tensors[i]);
+        const auto got = loaded.stack(loaded.by_role()(manifest[i].role, manifest[i].layer), expected.size());
+        for (size_t m = 0; m < expected.size(); ++m) {
+          const auto label = fmt::format("{}, matrix {}", manifest[i].gguf_name, m);
+          EXPECT_EQ(got[m].in_groups(), groups);
+          EXPECT_TRUE(same_bits(test::floats_of(got[m]), core::to_floats(expected[m]))) << label;
+          if (groups) continue;
+          EXPECT_EQ(address_of(got[m]) == expected[m].bytes.data(), !copies) << label;
+          EXPECT_TRUE(!copies || reinterpret_cast<uintptr_t>(address_of(got[m])) % 64 == 0) << label;
+        }
+      }
     }
   }
 }
@@ -106,11 +113,11 @@ void expect_one_copy_in_memory(const test::Shape& shape) {
   const test::TempDir folder;
   core::write_gguf_model(folder / "model.gguf", shape.config, written.tensors, "test", {});
   const core::StoredModel model = core::read_model(folder / "model.gguf");
-  const CpuWeights loaded = load(model);
+  const CpuWeights loaded = load(model, {0, shape.config.n_layers});
   uint64_t blocks = 0;
   for (const auto& tensor : model.tensors) blocks += tensor.shape.size() > 1 ? tensor.bytes.size() : 0;
   ASSERT_GT(blocks, uint64_t{1500} << 10U);
-  EXPECT_LT(resident_kib(folder / "model.gguf"), 256U) << "pages of repacked tensors are given back";
+  EXPECT_LT(resident_kib(folder / "model.gguf"), 256U) << "pages of repacked tensors are released";
   EXPECT_GE(loaded.report().repacked_bytes, blocks);
   EXPECT_LT(loaded.report().repacked_bytes, blocks + (64U << 10U)) << "tiles that are not full, and alignment";
   // Released pages can still be read from the file.
@@ -126,35 +133,6 @@ TEST(CpuWeights, KeepsOneCopyOfRepackedWeights) {
   ASSERT_EQ(shape.type, core::DType::Q8_0);
   shape.config.n_experts = 64;
   expect_one_copy_in_memory(shape);
-}
-
-// A file stores a layer's experts as one tensor. Each expert must be loaded as its own matrix, which for float and
-// 16-bit weights points into the model's memory.
-TEST(CpuWeights, StackedExpertsAreSeparateMatrices) {
-  for (const test::Shape& shape : test::expert_shapes()) {
-    SCOPED_TRACE(shape.name);
-    const auto model = test::random_model_of(shape);
-    const CpuWeights loaded = load(model);
-    const bool groups = core::quant_info(shape.type) != nullptr;
-    const auto manifest = core::tensor_manifest(shape.config);
-    size_t n_stacks = 0;
-    for (size_t i = 0; i < manifest.size(); ++i) {
-      if (!manifest[i].is_stack()) continue;
-      ++n_stacks;
-      const auto n_experts = static_cast<size_t>(shape.config.n_experts);
-      const auto numbers = core::to_floats(model.tensors[i]);
-      const size_t each = numbers.size() / n_experts;
-      const auto stack = loaded.stack(loaded.by_role()(manifest[i].role, manifest[i].layer), n_experts);
-      for (size_t e = 0; e < n_experts; ++e) {
-        EXPECT_EQ(static_cast<int64_t>(stack[e].n_out), manifest[i].shape[1]);
-        EXPECT_TRUE(same_bits(test::floats_of(stack[e]), std::span(numbers).subspan(e * each, each))) << e;
-        if (groups) continue;
-        EXPECT_EQ(address_of(stack[e]),
-                  model.tensors[i].bytes.data() + e * (model.tensors[i].bytes.size() / n_experts));
-      }
-    }
-    EXPECT_EQ(n_stacks, static_cast<size_t>(3 * (shape.config.n_layers - shape.config.dense_layers)));
-  }
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "infer/reference/kernels.h"
+#include "tests/infer/support.h"
 
 namespace folio::infer::test {
 
@@ -65,6 +66,11 @@ class Guarded {
 };
 
 using Buffer = Guarded<float>;
+
+/// Returns success if the buffer has the expected bits and nothing outside of it was written.
+inline ::testing::AssertionResult wrote(const Buffer& got, std::span<const float> expected) {
+  return got.guards_hold() ? same_bits(got.values(), expected) : ::testing::AssertionFailure() << "out of bounds";
+}
 
 /// Returns the lengths 0 to 2N + 1 for vectors of N lanes.
 inline std::vector<size_t> short_lengths() {

@@ -1,14 +1,18 @@
-// Tests the kernels for F32 weights: each instruction set's results equal the reference's bit for bit at lengths of 0
-// to 2N + 1 for vectors of N lanes, and around chunk boundaries. Buffers begin 0 to 8 elements after a 64-byte
-// boundary, or end at an unreadable page, so that out-of-bounds accesses are detected.
+// Tests the kernels for floats, and products with F32, F16, BF16 and Q8 weights: each instruction set's results equal
+// the reference's bit for bit at lengths of 0 to 2N + 1 for vectors of N lanes, and around chunk boundaries. Buffers
+// begin 0 to 8 elements after a 64-byte boundary, or end at an unreadable page, so that out-of-bounds accesses are
+// detected.
 #include "infer/reference/kernels.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "core/float16.h"
+#include "infer/reference/reference.h"
 #include "tests/infer/cpu/guarded_buffer.h"
 #include "tests/infer/sanitized.h"
 #include "tests/infer/support.h"
@@ -18,6 +22,7 @@ namespace {
 
 using test::all_lengths;
 using test::Buffer;
+using test::Guarded;
 using test::kLongLengths;
 using test::kNaN;
 using test::kPageEnd;
@@ -26,6 +31,7 @@ using test::MatmulCase;
 using test::random_floats;
 using test::same_bits;
 using test::short_lengths;
+using test::wrote;
 
 class IsaKernels : public ::testing::TestWithParam<core::Isa> {
  protected:
@@ -38,62 +44,48 @@ INSTANTIATE_TEST_SUITE_P(Isa, IsaKernels, ::testing::ValuesIn(kernels::isas_with
 
 TEST_P(IsaKernels, TableHasItsName) { EXPECT_EQ(fast_.isa, GetParam()); }
 
-TEST_P(IsaKernels, RmsNormGivesTheReferencesBits) {
-  for (const size_t n : all_lengths()) {
-    for (size_t place = 0; place <= kPageEnd; ++place) {
-      Buffer x(random_floats(n, n, 3.0), place);
-      Buffer weight(random_floats(n, n + 1), (place * 3 + 1) % 10);
-      Buffer expected(n, kNaN, 0);
-      Buffer got(n, kNaN, (place * 7 + 2) % 10);
-      reference_.rms_norm(x.data(), weight.data(), 1e-5F, n, expected.data());
-      fast_.rms_norm(x.data(), weight.data(), 1e-5F, n, got.data());
-      ASSERT_TRUE(same_bits(got.values(), expected.values())) << "length " << n << " place " << place;
-      ASSERT_TRUE(got.guards_hold()) << "length " << n << " place " << place;
-    }
-  }
-}
+float narrowed(float x, float /*type*/) { return x; }
+F16 narrowed(float x, F16 /*type*/) { return {core::float_to_f16(x)}; }
+BF16 narrowed(float x, BF16 /*type*/) { return {core::float_to_bf16(x)}; }
+Q8 narrowed(float x, Q8 /*type*/) { return {static_cast<int8_t>(std::isnan(x) ? 0 : std::fmod(x * 100.0F, 127.0F))}; }
 
-// Compares a product with the reference. Weight rows outside [begin, end) are NaN and must not be read. Outputs outside
-// [begin, end) must not be written.
+// Compares a product with the reference's product of the same weights as floats. Weight rows outside [begin, end) are
+// NaN (0 in Q8) and must not be read. Outputs outside [begin, end) must not be written.
+template <typename Weight>
 void check_matmul(const Kernels& fast, const MatmulCase& c) {
   const size_t stride = c.end + 3;
-  auto values = random_floats(c.end * c.k, c.k * 31 + c.begin);
-  std::fill_n(values.begin(), c.begin * c.k, kNaN);
-  std::vector<float> initial(c.n_rows * stride, kNaN);
-  if (c.accumulate) {
-    const auto held = random_floats(initial.size(), 5);
-    for (size_t i = 0; i < initial.size(); ++i) {
-      if (i % stride >= c.begin && i % stride < c.end) initial[i] = held[i];
-    }
+  const auto numbers = random_floats(c.end * c.k, c.k * 31 + c.begin);
+  std::vector<Weight> narrow(numbers.size());
+  std::vector<float> wide(numbers.size());
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    narrow[i] = narrowed(i < c.begin * c.k ? kNaN : numbers[i], Weight{});
+    wide[i] = reference::widened(narrow[i]);
   }
   Buffer x(random_floats(c.n_rows * c.k, c.k + 7 * c.n_rows), c.place);
-  Buffer weight(values, (c.place * 3 + 1) % 10);
-  Buffer expected(initial, 0);
-  Buffer got(initial, (c.place * 7 + 2) % 10);
-  reference_kernels().matmul(x.data(), c.n_rows, weight.data(), c.k, c.begin, c.end, expected.data(), stride,
+  Guarded<Weight> weight(std::span<const Weight>(narrow), (c.place * 3 + 1) % 10);
+  std::vector<float> expected(c.n_rows * stride, 0.5F);
+  const auto compare = [&](const char* name, const float* inputs, const auto& kernel) {
+    Buffer got(c.n_rows * stride, 0.5F, (c.place * 7 + 2) % 10);
+    kernel(inputs, c.n_rows, weight.data(), c.k, c.begin, c.end, got.data(), stride, c.accumulate);
+    ASSERT_TRUE(wrote(got, expected)) << fmt::format(
+        "{} in {} bytes: k {} rows {} range [{}, {}) place {} accumulate {}", name, sizeof(Weight), c.k, c.n_rows,
+        c.begin, c.end, c.place, c.accumulate);
+  };
+  reference_kernels().matmul(x.data(), c.n_rows, wide.data(), c.k, c.begin, c.end, expected.data(), stride,
                              c.accumulate);
-  fast.matmul(x.data(), c.n_rows, weight.data(), c.k, c.begin, c.end, got.data(), stride, c.accumulate);
-  const auto label = fmt::format("k {} rows {} range [{}, {}) place {} accumulate {}", c.k, c.n_rows, c.begin, c.end,
-                                 c.place, c.accumulate);
-  ASSERT_TRUE(same_bits(got.values(), expected.values())) << label;
-  ASSERT_TRUE(got.guards_hold()) << label;
-  if (fast.pack != nullptr) {
+  compare("matmul", x.data(), fast.matmul);
+  if constexpr (!std::is_same_v<Weight, F16>) compare("matmul_near", x.data(), fast.matmul_near);
+  if constexpr (!std::is_same_v<Weight, Q8>) {
+    if (fast.pack == nullptr) return;
     const size_t together = fast.packed_inputs;
     const size_t room = together * in_lanes(c.k);
-    Buffer packed(std::vector<float>((c.n_rows + together - 1) / together * room), 0);
+    Buffer packed((c.n_rows + together - 1) / together * room, 0.0F, 0);
     for (size_t i = 0; i < c.n_rows; i += together) {
       fast.pack(x.data() + i * c.k, std::min(together, c.n_rows - i), c.k, packed.data() + i / together * room);
     }
-    ASSERT_TRUE(packed.guards_hold()) << "packed, " << label;
-    Buffer out(initial, (c.place * 7 + 2) % 10);
-    fast.matmul_packed(packed.data(), c.n_rows, weight.data(), c.k, c.begin, c.end, out.data(), stride, c.accumulate);
-    ASSERT_TRUE(same_bits(out.values(), expected.values())) << "packed, " << label;
-    ASSERT_TRUE(out.guards_hold()) << "packed, " << label;
+    ASSERT_TRUE(packed.guards_hold());
+    compare("matmul_packed", packed.data(), fast.matmul_packed);
   }
-  Buffer near(initial, (c.place * 7 + 2) % 10);
-  fast.matmul_near(x.data(), c.n_rows, weight.data(), c.k, c.begin, c.end, near.data(), stride, c.accumulate);
-  ASSERT_TRUE(same_bits(near.values(), expected.values())) << "near, " << label;
-  ASSERT_TRUE(near.guards_hold()) << "near, " << label;
 }
 
 TEST_P(IsaKernels, MatmulGivesTheReferencesBitsAtShortLengths) {
@@ -103,7 +95,7 @@ TEST_P(IsaKernels, MatmulGivesTheReferencesBitsAtShortLengths) {
       for (size_t place = 0; place <= kPageEnd; ++place) {
         const auto [begin, end] = kRanges[turn++ % kRanges.size()];
         for (const bool accumulate : {false, true}) {
-          check_matmul(fast_, {k, n_rows, begin, end, place, accumulate});
+          check_matmul<float>(fast_, {k, n_rows, begin, end, place, accumulate});
           if (HasFatalFailure()) return;
         }
       }
@@ -117,7 +109,7 @@ TEST_P(IsaKernels, MatmulGivesTheReferencesBitsAroundChunkBorders) {
     for (size_t n_rows = 1; n_rows <= 9; ++n_rows) {
       for (const auto& [begin, end] : kRanges) {
         if (test::kSanitized && begin % 2 != n_rows % 2) continue;
-        check_matmul(fast_, {k, n_rows, begin, end, place++ % 10, n_rows % 2 == 0});
+        check_matmul<float>(fast_, {k, n_rows, begin, end, place++ % 10, n_rows % 2 == 0});
         if (HasFatalFailure()) return;
       }
     }
@@ -130,7 +122,7 @@ TEST_P(IsaKernels, MatmulOfOneInputGivesTheReferencesBitsForAnyNumberOfChunks) {
   size_t place = 0;
   for (const size_t chunks : {2U, 3U, 5U, 7U, 8U, 9U, 15U, 16U, 17U, 33U}) {
     for (const size_t k : {chunks * kChunk, chunks * kChunk - 37}) {
-      check_matmul(fast_, {k, 1, 1, 40, place++ % 10, chunks % 2 == 0});
+      check_matmul<float>(fast_, {k, 1, 1, 40, place++ % 10, chunks % 2 == 0});
       if (HasFatalFailure()) return;
     }
   }
@@ -143,11 +135,51 @@ TEST_P(IsaKernels, MatmulOfManyInputsGivesTheReferencesBits) {
   for (const size_t k : {0U, 1U, 15U, 16U, 33U, 1024U, 1030U, 2100U}) {
     for (const size_t n_rows : {63U, 64U, 65U, 71U}) {
       for (const auto& [begin, end] : kRanges) {
-        check_matmul(fast_, {k, n_rows, begin, end, place++ % 10, n_rows % 2 == 0});
+        check_matmul<float>(fast_, {k, n_rows, begin, end, place++ % 10, n_rows % 2 == 0});
         if (HasFatalFailure()) return;
       }
     }
   }
+}
+
+TEST_P(IsaKernels, MatmulGivesTheReferencesBitsForNarrowWeights) {
+  size_t turn = 0;
+  for (const size_t k : all_lengths()) {
+    for (const size_t n_rows : {1U, 2U, 3U, 4U, 5U, 6U, 7U, 8U, 9U, 66U}) {
+      if (test::kSanitized && n_rows > 9) continue;
+      const auto [begin, end] = kRanges[turn % kRanges.size()];
+      const MatmulCase c{k, n_rows, begin, end, turn++ % (kPageEnd + 1), n_rows % 2 == 0};
+      check_matmul<F16>(fast_, c);
+      check_matmul<BF16>(fast_, c);
+      check_matmul<Q8>(fast_, c);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Compares products of 1 and all finite values of a type, including subnormals and both zeros.
+template <typename Weight>
+void check_every_value(const Kernels& fast) {
+  const float one = 1.0F;
+  std::vector<Weight> narrow;
+  std::vector<float> wide;
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const Weight weight{static_cast<uint16_t>(bits)};
+    if (!std::isfinite(reference::widened(weight))) continue;
+    narrow.push_back(weight);
+    wide.push_back(reference::widened(weight));
+  }
+  std::vector<float> got(narrow.size());
+  fast.matmul(&one, 1, narrow.data(), 1, 0, narrow.size(), got.data(), narrow.size(), false);
+  // The kernels add fifteen lanes of 0 to each product, which turns -0 into 0. So compare with the float kernel.
+  std::vector<float> expected(wide.size());
+  reference_kernels().matmul(&one, 1, wide.data(), 1, 0, wide.size(), expected.data(), wide.size(), false);
+  EXPECT_TRUE(same_bits(got, expected)) << (std::is_same_v<Weight, F16> ? "F16" : "BF16");
+}
+
+TEST_P(IsaKernels, MatmulWidensEachValueExactly) {
+  check_every_value<F16>(fast_);
+  check_every_value<BF16>(fast_);
 }
 
 TEST_P(IsaKernels, RopeGivesTheReferencesBits) {
@@ -165,29 +197,32 @@ TEST_P(IsaKernels, RopeGivesTheReferencesBits) {
         const auto pairs = place % 2 == 0 ? core::RopePairs::Adjacent : core::RopePairs::Halves;
         reference_.rope(expected.data(), cos.data(), sin.data(), n_heads, head_dim, pairs);
         fast_.rope(got.data(), cos.data(), sin.data(), n_heads, head_dim, pairs);
-        ASSERT_TRUE(same_bits(got.values(), expected.values())) << head_dim << " x " << n_heads << " at " << place;
-        ASSERT_TRUE(got.guards_hold()) << head_dim << " x " << n_heads << " at " << place;
+        ASSERT_TRUE(wrote(got, expected.values())) << head_dim << " x " << n_heads << " at " << place;
       }
     }
   }
 }
 
-TEST_P(IsaKernels, GatesGiveTheReferencesBits) {
-  for (const auto gated : {&Kernels::swiglu, &Kernels::geglu, &Kernels::clamped_swiglu}) {
+// Tests the kernels of two rows: a norm's input and weight, or gate and up. The engine also calls them in place.
+TEST_P(IsaKernels, NormsAndGatesGiveTheReferencesBits) {
+  using Run = void(const Kernels& k, const float* x, const float* y, size_t n, float* out);
+  Run* const all[] = {
+      [](const Kernels& k, const float* x, const float* y, size_t n, float* out) { k.rms_norm(x, y, 1e-5F, n, out); },
+      [](const Kernels& k, const float* x, const float* y, size_t n, float* out) { k.swiglu(x, y, n, out); },
+      [](const Kernels& k, const float* x, const float* y, size_t n, float* out) { k.geglu(x, y, n, out); },
+      [](const Kernels& k, const float* x, const float* y, size_t n, float* out) { k.clamped_swiglu(x, y, n, out); }};
+  for (Run* const kernel : all) {
     for (const size_t n : all_lengths()) {
       for (size_t place = 0; place <= kPageEnd; ++place) {
-        const auto values = random_floats(n, n, place % 2 == 0 ? 5.0 : 120.0);
-        Buffer gate(values, place);
-        Buffer up(random_floats(n, n + 1), (place * 3 + 1) % 10);
+        Buffer x(random_floats(n, n, place % 2 == 0 ? 5.0 : 120.0), place);
+        Buffer y(random_floats(n, n + 1), (place * 3 + 1) % 10);
         Buffer expected(n, kNaN, 0);
         Buffer got(n, kNaN, (place * 7 + 2) % 10);
-        (reference_.*gated)(gate.data(), up.data(), n, expected.data());
-        (fast_.*gated)(gate.data(), up.data(), n, got.data());
-        ASSERT_TRUE(same_bits(got.values(), expected.values())) << "length " << n << " place " << place;
-        ASSERT_TRUE(got.guards_hold()) << "length " << n << " place " << place;
-        (fast_.*gated)(gate.data(), up.data(), n, gate.data());  // in place, as the engine calls it
-        ASSERT_TRUE(same_bits(gate.values(), expected.values())) << "in place, length " << n << " place " << place;
-        ASSERT_TRUE(gate.guards_hold()) << "in place, length " << n << " place " << place;
+        kernel(reference_, x.data(), y.data(), n, expected.data());
+        kernel(fast_, x.data(), y.data(), n, got.data());
+        ASSERT_TRUE(wrote(got, expected.values())) << "length " << n << " place " << place;
+        kernel(fast_, x.data(), y.data(), n, x.data());
+        ASSERT_TRUE(wrote(x, expected.values())) << "in place, length " << n << " place " << place;
       }
     }
   }
@@ -200,58 +235,40 @@ TEST_P(IsaKernels, SoftCapGivesTheReferencesBits) {
       Buffer got(random_floats(n, n, 60.0), n % 10);
       reference_.soft_cap(expected.data(), n, cap);
       fast_.soft_cap(got.data(), n, cap);
-      ASSERT_TRUE(same_bits(got.values(), expected.values())) << "length " << n << " cap " << cap;
-      ASSERT_TRUE(got.guards_hold()) << "length " << n << " cap " << cap;
+      ASSERT_TRUE(wrote(got, expected.values())) << "length " << n << " cap " << cap;
     }
   }
 }
 
-// An adapter's second product (t by matrix b) must add terms in the same order as matmul, but its b has another layout.
+// Compares an adapter's second product, t by matrix b, with a product: the terms must be added in the same order, but b
+// has another layout.
+template <typename Weight>
+void check_low_rank(const Kernels& kernels, size_t n, size_t rank, size_t place) {
+  const auto numbers = random_floats(n * rank, n * rank);
+  std::vector<float> rows(n * rank);
+  std::vector<Weight> tiles(in_lanes(n) * rank);
+  for (size_t i = 0; i < n * rank; ++i) {
+    Weight& b = tiles[(i / rank / kLanes * rank + i % rank) * kLanes + i / rank % kLanes];
+    b = narrowed(numbers[i], Weight{});
+    rows[i] = reference::widened(b);
+  }
+  auto expected = random_floats(n, n + rank);
+  Buffer t(random_floats(rank, rank + 1), place);
+  Guarded<Weight> b(std::span<const Weight>(tiles), place);
+  Buffer out(expected, (place * 3 + 1) % 10);
+  reference_kernels().matmul(t.data(), 1, rows.data(), rank, 0, n, expected.data(), n, true);
+  kernels.add_low_rank(t.data(), rank, b.data(), n, out.data());
+  ASSERT_TRUE(wrote(out, expected)) << n << " outputs, rank " << rank << ", place " << place << ", " << sizeof(Weight);
+}
+
 TEST_P(IsaKernels, AddLowRankGivesTheBitsOfAProduct) {
   for (const size_t n : {1, 3, 15, 16, 17, 40, 100}) {
     for (const size_t rank : {1, 2, 7, 8, 9, 16, 17, 37, 256, 1030}) {
-      const auto numbers = random_floats(n * rank, n * rank);
-      std::vector<float> rows;  // (n, rank), exact in BF16
-      std::vector<float> panels((n + 15) / 16 * 16 * rank);
-      std::vector<BF16> halves(panels.size());
-      for (size_t i = 0; i < n * rank; ++i) {
-        const BF16 half{core::float_to_bf16(numbers[i])};
-        rows.push_back(core::bf16_to_float(half.bits));
-        const size_t at = (i / rank / 16 * rank + i % rank) * 16 + i / rank % 16;
-        panels[at] = rows.back();
-        halves[at] = half;
-      }
-      const auto before = random_floats(n, n + rank);
       for (size_t place = 0; place <= kPageEnd; ++place) {
-        Buffer t(random_floats(rank, rank + 1), place);
-        Buffer b(panels, place);
-        Buffer out(before, (place * 3 + 1) % 10);
-        std::vector<float> expected = before;
-        reference_.matmul(t.data(), 1, rows.data(), rank, 0, n, expected.data(), n, true);
-        fast_.add_low_rank(t.data(), rank, b.data(), n, out.data());
-        ASSERT_TRUE(same_bits(out.values(), expected)) << n << " outputs, rank " << rank << ", place " << place;
-        ASSERT_TRUE(out.guards_hold() && t.guards_hold() && b.guards_hold());
-        for (const Kernels* kernels : {&reference_, &fast_}) {
-          std::vector<float> wide = before;
-          kernels->add_low_rank(t.data(), rank, panels.data(), n, wide.data());
-          ASSERT_TRUE(same_bits(wide, expected)) << n << " outputs, rank " << rank;
-          std::vector<float> half = before;
-          kernels->add_low_rank(t.data(), rank, halves.data(), n, half.data());
-          ASSERT_TRUE(same_bits(half, expected)) << n << " outputs, rank " << rank << ", BF16";
-        }
-        std::vector<Q8> quants(panels.size());
-        std::vector<float> widened(panels.size());
-        for (size_t i = 0; i < quants.size(); ++i) {
-          quants[i] = {static_cast<int8_t>(static_cast<int>(i * 37 % 255) - 127)};
-          widened[i] = quants[i].quant;
-        }
-        std::vector<float> in_floats = before;
-        reference_.add_low_rank(t.data(), rank, widened.data(), n, in_floats.data());
-        for (const Kernels* kernels : {&reference_, &fast_}) {
-          std::vector<float> in_quants = before;
-          kernels->add_low_rank(t.data(), rank, quants.data(), n, in_quants.data());
-          ASSERT_TRUE(same_bits(in_quants, in_floats)) << n << " outputs, rank " << rank << ", Q8";
-        }
+        check_low_rank<float>(fast_, n, rank, place);
+        check_low_rank<BF16>(fast_, n, rank, place);
+        check_low_rank<Q8>(fast_, n, rank, place);
+        if (HasFatalFailure()) return;
       }
     }
   }

@@ -242,7 +242,13 @@ INSTANTIATE_TEST_SUITE_P(Cache, GpuAttention, ::testing::Bool(),
 TEST_P(GpuAttention, IsTheTextbooksAtEveryLength) {
   for (const int32_t length : {1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 300}) {
     SCOPED_TRACE(length);
-    expect_both_ways({.half = GetParam(), .lengths = {length}, .n_rows = {std::min(length, 3)}});
+    Case c{.half = GetParam(), .lengths = {length}, .n_rows = {std::min(length, 3)}};
+    expect_both_ways(c);
+    c.n_kv_heads = 1;
+    c.queries = 5;
+    c.head_dim = 72;
+    c.latent_rank = 66;
+    expect_both_ways(c);
   }
 }
 
@@ -298,14 +304,21 @@ TEST_P(GpuAttention, DistantScoresStayFinite) {
 
 // Outputs must be equal whether a work item has as many rows as fit, one row or two rows.
 TEST_P(GpuAttention, RowsDoNotDependOnTheBatch) {
-  Case all{.queries = 3, .head_dim = 64, .half = GetParam(), .lengths = {100, 131, 7}, .n_rows = {100, 70, 7}};
-  Setting whole(all);
-  const auto expected = whole.run(false);
-  EXPECT_TRUE(same_bits(whole.run(true), expected));
-  all.rows_of_item = 1;
-  EXPECT_TRUE(same_bits(Setting(all).run(true), expected));
-  all.rows_of_item = 2;
-  EXPECT_TRUE(same_bits(Setting(all).run(false), expected));
+  for (const uint32_t rank : {0U, 34U}) {
+    Case all{.n_kv_heads = rank > 0 ? 1U : 2U,
+             .queries = 3,
+             .head_dim = rank > 0 ? 40U : 64U,
+             .half = GetParam(),
+             .lengths = {100, 131, 7},
+             .n_rows = {100, 70, 7},
+             .latent_rank = rank};
+    const auto expected = Setting(all).run(false);
+    EXPECT_TRUE(same_bits(Setting(all).run(true), expected));
+    all.rows_of_item = 1;
+    EXPECT_TRUE(same_bits(Setting(all).run(true), expected));
+    all.rows_of_item = 2;
+    EXPECT_TRUE(same_bits(Setting(all).run(false), expected));
+  }
 }
 
 // Tests latents of 512 + 64 elements, as in DeepSeek, of a few elements, and of sizes just above or below tile sizes.
@@ -326,36 +339,18 @@ TEST_P(GpuAttention, IsTheTextbooksOverLatentsOfEveryWidth) {
   }
 }
 
-TEST_P(GpuAttention, IsTheTextbooksOverLatentsAtEveryLength) {
-  Case c{.n_kv_heads = 1, .queries = 5, .head_dim = 72, .half = GetParam(), .latent_rank = 66};
-  for (const int32_t length : {1, 2, 31, 32, 33, 63, 64, 65, 128, 129, 300}) {
-    SCOPED_TRACE(length);
-    c.lengths = {length};
-    c.n_rows = {std::min(length, 3)};
-    expect_both_ways(c);
-  }
-  c.lengths = {170, 40};
-  c.n_rows = {20, 3};
-  c.scale_of_queries = 3.0;
-  c.window = 100;
-  c.cap = 5.0F;
-  c.scale_of_sinks = 1.0;
-  expect_both_ways(c);
-}
-
-TEST_P(GpuAttention, RowsOverLatentsDoNotDependOnTheBatch) {
-  Case all{.n_kv_heads = 1,
-           .queries = 3,
-           .head_dim = 40,
-           .half = GetParam(),
-           .lengths = {100, 131, 7},
-           .n_rows = {100, 70, 7},
-           .latent_rank = 34};
-  const auto expected = Setting(all).run(false);
-  EXPECT_TRUE(same_bits(Setting(all).run(true), expected));
-  all.rows_of_item = 1;
-  EXPECT_TRUE(same_bits(Setting(all).run(true), expected));
-  EXPECT_TRUE(same_bits(Setting(all).run(false), expected));
+TEST_P(GpuAttention, IsTheTextbooksOverLatentsWithAllFeatures) {
+  expect_both_ways({.n_kv_heads = 1,
+                    .queries = 5,
+                    .head_dim = 72,
+                    .half = GetParam(),
+                    .lengths = {170, 40},
+                    .n_rows = {20, 3},
+                    .window = 100,
+                    .scale_of_queries = 3.0,
+                    .cap = 5.0F,
+                    .scale_of_sinks = 1.0,
+                    .latent_rank = 66});
 }
 
 // With less shared memory, keys and values are read from the cache directly. The outputs must have the same bits.

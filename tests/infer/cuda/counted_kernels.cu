@@ -51,11 +51,6 @@ __global__ void skips(float* y, const float* x, unsigned n) {
   y[threadIdx.x] = sum;
 }
 
-__global__ void early_return(float* y, const float* x, unsigned n) {
-  if (threadIdx.x >= n) return;
-  y[threadIdx.x] = x[threadIdx.x];
-}
-
 __global__ void multiply_add(float* y, const float* x) {
   const float v = x[threadIdx.x];
   y[threadIdx.x] = fmaf(v, __shfl_xor_sync(kAllLanes, v, 1), 1.0F);

@@ -21,8 +21,6 @@ __global__ void branch(float* y);
 __global__ void loop(float* y, const float* x);
 /// In iteration i < n, only lanes for which lane + i is even add x[i] to their sum, so even and odd lanes alternate.
 __global__ void skips(float* y, const float* x, unsigned n);
-/// Threads with an index below n copy x to y. The others return immediately.
-__global__ void early_return(float* y, const float* x, unsigned n);
 /// Computes y[i] = x[i] * x[i ^ 1] + 1 with a shuffle and fmaf.
 __global__ void multiply_add(float* y, const float* x);
 

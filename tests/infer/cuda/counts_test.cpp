@@ -114,14 +114,6 @@ TEST_P(Counting, LanesThatSkipAnIterationMeetTheOthersInTheNext) {
   EXPECT_EQ(c.divergent_branches, 8U);
 }
 
-TEST_P(Counting, LanesThatReturnEarlyAreInactive) {
-  const Counts c = count(test::early_return, {}, 64U, y, x, 40U);
-  EXPECT_EQ(c.load_requests, 2U);
-  EXPECT_EQ(c.loaded_bytes, 160U);
-  EXPECT_EQ(c.load_sectors, 5U);
-  EXPECT_EQ(c.divergent_branches, 1U);
-}
-
 TEST_P(Counting, MultiplyAddsAndShuffles) {
   const Counts c = count(test::multiply_add, {}, 128U, y, x);
   EXPECT_EQ(c.multiply_adds, 128U);

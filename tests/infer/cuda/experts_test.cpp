@@ -1,10 +1,9 @@
 // Tests the expert kernels: a row's experts and weights equal the reference bit for bit, each assignment is in exactly
 // one group, and each row's product equals multiply() with its expert's matrix, independent of other rows.
-#include "infer/cuda/experts.h"
-
 #include <cmath>
 #include <map>
 
+#include "infer/cuda/cuda_experts.h"
 #include "infer/reference/reference.h"
 #include "infer/reference/route.h"
 #include "tests/infer/cuda/host/emulator.h"
@@ -20,39 +19,30 @@ using test::on_device;
 using test::on_host;
 using test::unwritten;
 
-// The selected experts of each row and their weights, in device memory.
-struct AssignmentsMemory {
-  AssignmentsMemory(Stream& stream, size_t n_rows, size_t n_chosen)
-      : experts(unwritten(stream, n_rows * n_chosen * sizeof(int32_t))),
-        weights(unwritten(stream, n_rows * n_chosen * sizeof(float))) {}
-  [[nodiscard]] Assignments view() const { return {experts.as<int32_t>(), weights.as<float>()}; }
-
-  DeviceMemory experts;
-  DeviceMemory weights;
-};
+// Memory for the experts of n_rows rows and their weights.
+CudaExperts experts_of(Stream& stream, size_t n_rows, const Routing& r) {
+  CudaExperts e;
+  e.routing = r;
+  e.experts = unwritten(stream, e.assignments_of(n_rows) * sizeof(int32_t));
+  e.weights = unwritten(stream, e.assignments_of(n_rows) * sizeof(float));
+  return e;
+}
 
 // Rows that random logits route to experts, and their assignments in groups, in device memory.
 struct RoutedRows {
   RoutedRows(Stream& stream, size_t n_rows, const Routing& r)
-      : routes(on_device(stream, random_floats(n_rows * r.n_experts, 7, 3.0))),
-        assigned(stream, n_rows, r.n_chosen),
-        grouped(group_sizes(n_rows * r.n_chosen, r.n_experts)),
-        groups(unwritten(stream, grouped.n_groups * sizeof(ExpertGroup))),
-        assignments(unwritten(stream, r.n_experts * n_rows * sizeof(int32_t))),
-        counts(on_device(stream, std::vector<uint32_t>(r.n_experts + 1, 0))) {
-    grouped.groups = groups.as<ExpertGroup>();
-    grouped.assignments = assignments.as<int32_t>();
-    grouped.counts = counts.as<uint32_t>();
-    route(stream, routes.as<float>(), nullptr, r, n_rows, assigned.view());
-    group_assignments(stream, assigned.view(), r, n_rows, grouped);
+      : routes(on_device(stream, random_floats(n_rows * r.n_experts, 7, 3.0))), of(experts_of(stream, n_rows, r)) {
+    of.groups = unwritten(stream, of.grouped(n_rows).n_groups * sizeof(ExpertGroup));
+    of.assignments = unwritten(stream, r.n_experts * n_rows * sizeof(int32_t));
+    of.counts = on_device(stream, std::vector<uint32_t>(r.n_experts + 1, 0));
+    grouped = of.grouped(n_rows);
+    route(stream, routes.as<float>(), nullptr, r, n_rows, of.assigned());
+    group_assignments(stream, of.assigned(), r, n_rows, grouped);
   }
 
   DeviceMemory routes;
-  AssignmentsMemory assigned;
+  CudaExperts of;
   Grouped grouped;
-  DeviceMemory groups;
-  DeviceMemory assignments;
-  DeviceMemory counts;
 };
 
 // The reference's result for all rows. `routes` has the weights of all experts, 0 if not selected. `experts` lists
@@ -81,13 +71,13 @@ void expect_reference(const std::vector<float>& logits, const std::vector<float>
   const size_t n_rows = logits.size() / r.n_experts;
   const DeviceMemory routes = on_device(stream, logits);
   const DeviceMemory device_bias = on_device(stream, bias.empty() ? std::vector<float>{0.0F} : bias);
-  const AssignmentsMemory assigned(stream, n_rows, r.n_chosen);
-  route(stream, routes.as<float>(), bias.empty() ? nullptr : device_bias.as<float>(), r, n_rows, assigned.view());
+  const CudaExperts of = experts_of(stream, n_rows, r);
+  route(stream, routes.as<float>(), bias.empty() ? nullptr : device_bias.as<float>(), r, n_rows, of.assigned());
   const Expected expected = reference_of(logits, bias.empty() ? nullptr : bias.data(), r);
   const std::string what = std::to_string(r.n_chosen) + " of " + std::to_string(r.n_experts);
-  ASSERT_EQ(on_host<int32_t>(stream, assigned.experts), expected.experts) << what;
+  ASSERT_EQ(on_host<int32_t>(stream, of.experts), expected.experts) << what;
   ASSERT_TRUE(same_bits(on_host<float>(stream, routes), expected.routes)) << what;
-  ASSERT_TRUE(same_bits(on_host<float>(stream, assigned.weights), expected.weights)) << what;
+  ASSERT_TRUE(same_bits(on_host<float>(stream, of.weights), expected.weights)) << what;
 }
 
 TEST(Route, MatchesTheReferenceExactly) {
@@ -145,11 +135,11 @@ TEST(Route, NonFiniteLogitsSelectDistinctExperts) {
         auto logits = random_floats(35, 2);
         for (size_t i = 0; i < n_bad; ++i) logits[i] = bad;
         const DeviceMemory routes = on_device(stream, logits);
-        const AssignmentsMemory assigned(stream, 1, 4);
-        route(stream, routes.as<float>(), nullptr, {.n_experts = 35, .n_chosen = 4, .sigmoid = sigmoid}, 1,
-              assigned.view());
+        const Routing r{.n_experts = 35, .n_chosen = 4, .sigmoid = sigmoid};
+        const CudaExperts of = experts_of(stream, 1, r);
+        route(stream, routes.as<float>(), nullptr, r, 1, of.assigned());
         int32_t before = -1;
-        for (const int32_t expert : on_host<int32_t>(stream, assigned.experts)) {
+        for (const int32_t expert : on_host<int32_t>(stream, of.experts)) {
           if (expert == -1) continue;
           EXPECT_GT(expert, before);
           EXPECT_LT(expert, 35);
@@ -183,10 +173,10 @@ TEST(Group, EachAssignmentIsInOneGroup) {
     const RoutedRows rows(stream, c.n_rows, r);
     for (const bool again : {false, true}) {
       // Requires that the first call, RoutedRows', reset its counters.
-      if (again) group_assignments(stream, rows.assigned.view(), r, c.n_rows, rows.grouped);
-      auto lists = by_expert(on_host<int32_t>(stream, rows.assigned.experts));
-      const auto groups = on_host<ExpertGroup>(stream, rows.groups);
-      const auto assignments = on_host<int32_t>(stream, rows.assignments);
+      if (again) group_assignments(stream, rows.of.assigned(), r, c.n_rows, rows.grouped);
+      auto lists = by_expert(on_host<int32_t>(stream, rows.of.experts));
+      const auto groups = on_host<ExpertGroup>(stream, rows.of.groups);
+      const auto assignments = on_host<int32_t>(stream, rows.of.assignments);
       bool ended = false;
       for (const ExpertGroup& g : groups) {
         ASSERT_LE(g.n, rows.grouped.size);
@@ -202,15 +192,6 @@ TEST(Group, EachAssignmentIsInOneGroup) {
       for (const auto& [expert, list] : lists) ASSERT_TRUE(list.empty()) << expert;
     }
   }
-}
-
-TEST(Group, DoesNotDependOnThreadOrder) {
-  Stream stream(0);
-  const Routing r{.n_experts = 20, .n_chosen = 3};
-  host::require_same_in_all_orders([&] {
-    const RoutedRows rows(stream, 30, r);
-    return test::bytes_of(stream, {&rows.routes, &rows.assigned.experts, &rows.assigned.weights, &rows.groups});
-  });
 }
 
 // A stack of random matrices, one for each expert, and the same matrices one by one.
@@ -265,7 +246,7 @@ TEST_P(ExpertTypes, AssignmentsMatchSingleMatmuls) {
     const Matmul last{.weight = down.matrix, .out = outs.as<float>()};
     multiply_experts(stream, middle.view, &last, 1, grouped);
 
-    const auto experts = on_host<int32_t>(stream, routed.assigned.experts);
+    const auto experts = on_host<int32_t>(stream, routed.of.experts);
     const auto got_gates = on_host<float>(stream, gates);
     const auto got = on_host<float>(stream, outs);
     for (size_t i = 0; i < n_assignments; ++i) {
@@ -328,19 +309,19 @@ TEST_P(ExpertTypes, HeadsMatchSingleMatmuls) {
 
 TEST(Experts, DoNotDependOnThreadOrder) {
   Stream stream(0);
-  const Routing r{.n_experts = 4, .n_chosen = 2};
+  const Routing r{.n_experts = 20, .n_chosen = 3};
+  const Stack stack(stream, DType::Q8_0, r.n_experts, 40, 64, 1);
   for (const size_t n_rows : {3U, 40U}) {
-    const Stack stack(stream, DType::Q8_0, 4, 40, 64, 1);
     host::require_same_in_all_orders(
         [&] {
-          const RoutedRows routed(stream, n_rows, r);
+          const RoutedRows rows(stream, n_rows, r);
           const DeviceMemory x = on_device(stream, random_floats(n_rows * 64, 4));
-          const DeviceMemory out = unwritten(stream, n_rows * 2 * 40 * sizeof(float));
-          const test::Packing in(stream, routed.grouped.slots(), 64, stack.matrix.kind);
-          pack_assignments(stream, x.as<float>(), 2, routed.grouped, in.view);
+          const DeviceMemory out = unwritten(stream, n_rows * r.n_chosen * 40 * sizeof(float));
+          const test::Packing in(stream, rows.grouped.slots(), 64, stack.matrix.kind);
+          pack_assignments(stream, x.as<float>(), r.n_chosen, rows.grouped, in.view);
           const Matmul product{.weight = stack.matrix, .out = out.as<float>()};
-          multiply_experts(stream, in.view, &product, 1, routed.grouped);
-          return on_host<uint8_t>(stream, out);
+          multiply_experts(stream, in.view, &product, 1, rows.grouped);
+          return test::bytes_of(stream, {&rows.routes, &rows.of.experts, &rows.of.weights, &rows.of.groups, &out});
         },
         1);
   }

@@ -34,8 +34,7 @@ using core::test::message_of;
 
 /// Launches `kernel` as one block of `threads` threads with 4 KiB of output memory. Returns the error, or an empty
 /// string.
-template <typename... Parameters>
-[[nodiscard]] std::string error_of_block(void (*kernel)(unsigned*, Parameters...), unsigned threads) {
+[[nodiscard]] inline std::string error_of_block(void (*kernel)(unsigned*), unsigned threads) {
   Stream stream(0);
   const DeviceMemory out(stream, 4 * 1024);
   return message_of([&] { launch(kernel, {}, {threads}, 0, stream, out.as<unsigned>()); });

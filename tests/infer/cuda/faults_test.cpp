@@ -34,13 +34,11 @@ std::string error_in_orders(void (*kernel)(T*, const T*), unsigned threads) {
   });
 }
 
-TEST(EmulatorFaults, DetectsAMissingBarrier) {
+TEST(EmulatorFaults, DetectsMissingBarriersAndWaits) {
   EXPECT_TRUE(contains(error_in_orders(test::without_barrier, 64), "depend on their turn"));
   EXPECT_TRUE(contains(error_in_orders(test::without_barrier, 32), "depend on their turn"));
   EXPECT_TRUE(contains(error_in_orders(test::without_second_barrier, 64), "depend on their turn"));
-}
-
-TEST(EmulatorFaults, DetectsCopiesWithoutAWait) {
+  EXPECT_TRUE(contains(error_in_orders(test::without_barrier_after_copies, 32), "depend on their turn"));
   EXPECT_TRUE(contains(error_in_orders(test::without_any_copy_wait, 32), "1 of its copies are on their way"));
 }
 
@@ -54,51 +52,28 @@ TEST(EmulatorFaults, AsyncCopiesAreNaNUntilTheirWait) {
   EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [](uint8_t b) { return b == 0xFF; }));
 }
 
-TEST(EmulatorFaults, CopiesOfOtherThreadsNeedABarrier) {
-  EXPECT_TRUE(contains(error_in_orders(test::without_barrier_after_copies, 32), "depend on their turn"));
-}
-
-/// Expects the error of launching `kernel` to contain each string of `parts`, in every order of threads.
-void expect_named(void (*kernel)(unsigned*), unsigned threads, std::initializer_list<std::string> parts) {
+TEST(EmulatorFaults, NamesThePlacesOfThreadsThatDoNotMeet) {
+  struct Fault {
+    void (*kernel)(unsigned*);
+    unsigned threads;
+    std::vector<std::string> parts;  ///< of the error
+  };
+  const std::vector<Fault> faults{
+      {test::barrier_in_branch, 64, {place_of("barrier in branch"), "return"}},
+      {test::two_barriers, 64, {place_of("first barrier"), place_of("second barrier")}},
+      {test::lane_outside_mask, 32, {place_of("outside mask"), "name it in the mask"}},
+      {test::lane_that_returned, 32, {place_of("lane returned"), "thread (31, 0, 0) of block (0, 0, 0)"}},
+      {test::lanes_at_two_places, 32, {place_of("first shuffle"), place_of("second shuffle")}},
+      {test::lanes_with_two_masks, 32, {place_of("two masks"), "0x00ffffff", "0xffffff00"}},
+      {test::lane_at_barrier, 32, {place_of("lonely barrier"), place_of("stuck shuffle")}},
+      {test::lane_not_in_block, 48, {place_of("short warp"), "lane 16 of warp 1 is not in the block"}}};
   for (const Order& order : host::all_orders()) {
     const host::OrderScope scope(order);
-    const std::string error = error_of_block(kernel, threads);
-    for (const std::string& part : parts) EXPECT_TRUE(contains(error, part));
+    for (const Fault& fault : faults) {
+      const std::string error = error_of_block(fault.kernel, fault.threads);
+      for (const std::string& part : fault.parts) EXPECT_TRUE(contains(error, part));
+    }
   }
-}
-
-TEST(EmulatorFaults, NamesABarrierInABranch) {
-  expect_named(test::barrier_in_branch, 64, {place_of("barrier in branch"), "return"});
-}
-
-TEST(EmulatorFaults, NamesBothBarriers) {
-  expect_named(test::two_barriers, 64, {place_of("first barrier"), place_of("second barrier")});
-}
-
-TEST(EmulatorFaults, NamesALaneOutsideItsMask) {
-  expect_named(test::lane_outside_mask, 32, {place_of("outside mask"), "name it in the mask"});
-}
-
-TEST(EmulatorFaults, NamesALaneThatReturned) {
-  expect_named(test::lane_that_returned, 32, {place_of("lane returned"), "thread (31, 0, 0) of block (0, 0, 0)"});
-}
-
-TEST(EmulatorFaults, NamesBothPlacesOfDivergedLanes) {
-  expect_named(test::lanes_at_two_places, 32, {place_of("first shuffle"), place_of("second shuffle")});
-}
-
-TEST(EmulatorFaults, NamesBothMasks) {
-  expect_named(test::lanes_with_two_masks, 32, {place_of("two masks"), "0x00ffffff", "0xffffff00"});
-}
-
-TEST(EmulatorFaults, NamesALaneWaitingElsewhere) {
-  expect_named(test::lane_at_barrier, 32, {place_of("lonely barrier"), place_of("stuck shuffle")});
-}
-
-TEST(EmulatorFaults, NamesALaneOutsideTheBlock) {
-  const std::string error = error_of_block(test::lane_not_in_block, 48);
-  EXPECT_TRUE(contains(error, place_of("short warp")));
-  EXPECT_TRUE(contains(error, "lane 16 of warp 1 is not in the block"));
 }
 
 // Without the race detector, the emulator detects writes past the end of shared memory, but not reads.
@@ -111,26 +86,18 @@ TEST(EmulatorFaults, DetectsWritesPastSharedMemory) {
 }
 
 TEST(EmulatorFaults, DetectsDependenceOnBlockOrder) {
-  const auto error = [](auto run) {
-    return message_of([&] {
-      host::require_same_in_all_orders([&] {
-        Stream stream(0);
-        const DeviceMemory out(stream, 256);
-        stream.fill(out.as<unsigned>(), 0, out.bytes());
-        run(stream, out.as<unsigned>());
-        return on_host<uint8_t>(stream, out);
-      });
-    });
-  };
-  EXPECT_TRUE(contains(
-      error([](Stream& stream, unsigned* out) { launch(test::two_blocks_one_word, {8}, {32}, 0, stream, out); }),
-      "depend on their turn"));
-  EXPECT_TRUE(
-      contains(error([](Stream& stream, unsigned* out) { launch(test::reads_other_block, {8}, {32}, 0, stream, out); }),
-               "depend on their turn"));
-  EXPECT_TRUE(contains(
-      error([](Stream& stream, unsigned* out) { launch(test::takes_turns, {8}, {32}, 0, stream, out, out + 32); }),
-      "depend on their turn"));
+  for (auto* kernel : {test::two_blocks_one_word, test::reads_other_block, test::takes_turns}) {
+    EXPECT_TRUE(contains(message_of([&] {
+                           host::require_same_in_all_orders([&] {
+                             Stream stream(0);
+                             const DeviceMemory out(stream, 256);
+                             stream.fill(out.as<unsigned>(), 0, out.bytes());
+                             launch(kernel, {8}, {32}, 0, stream, out.as<unsigned>());
+                             return on_host<uint8_t>(stream, out);
+                           });
+                         }),
+                         "depend on their turn"));
+  }
 }
 
 TEST(EmulatorFaults, DetectsMisalignedLoads) {

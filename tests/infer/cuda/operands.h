@@ -80,10 +80,9 @@ struct Inputs : Packing {
   DeviceMemory floats;
 };
 
-inline std::vector<float> product(Stream& stream, const Inputs& x, const Weights& w, const float* bias = nullptr,
-                                  bool fast_sums = false) {
+inline std::vector<float> product(Stream& stream, const Inputs& x, const Weights& w, bool fast_sums = false) {
   const DeviceMemory out = unwritten(stream, size_t{x.view.n_rows} * w.matrix.n_out * sizeof(float));
-  const Matmul p{.weight = w.matrix, .bias = bias, .out = out.as<float>()};
+  const Matmul p{.weight = w.matrix, .out = out.as<float>()};
   multiply(stream, x.view, &p, 1, fast_sums);
   return on_host<float>(stream, out);
 }

@@ -52,7 +52,7 @@ TEST_P(Races, WarpBarrierOrdersOnlyItsLanes) {
 
 TEST_P(Races, CopiesOfOtherThreadsNeedWaitAndBarrier) {
   EXPECT_TRUE(contains(error_of_copy(test::without_barrier_after_copies, 32), "a race in shared memory"));
-  EXPECT_TRUE(contains(error_of_copy(test::waits_behind_barrier, 32), "a race in shared memory"));
+  EXPECT_TRUE(contains(error_of_copy(test::waits_after_barrier, 32), "a race in shared memory"));
 }
 
 TEST_P(Races, ReportsAccessOutsideSharedArrays) {
@@ -76,32 +76,19 @@ TEST_P(Races, ReportsAccessOutsideDeviceMemory) {
   EXPECT_TRUE(contains(error(64), "writes 4 bytes at byte 256 of device memory"));
 }
 
-TEST_P(Races, ReportsTwoBlocksWritingOneWord) {
-  const DeviceMemory out(stream_, 256);
-  const std::string error =
-      message_of([&] { launch(test::two_blocks_one_word, {8}, {32}, 0, stream_, out.as<unsigned>()); });
-  EXPECT_TRUE(contains(error, "a race in device memory"));
-  EXPECT_TRUE(contains(error, place_of("one word")));
-}
-
-TEST_P(Races, ReportsABlockReadingAnothersWrites) {
-  const DeviceMemory out(stream_, 256);
-  EXPECT_TRUE(contains(message_of([&] { launch(test::reads_other_block, {8}, {32}, 0, stream_, out.as<unsigned>()); }),
-                       "a race in device memory"));
-}
-
-TEST_P(Races, ReportsTwoWarpsWritingOneWord) {
-  const DeviceMemory out(stream_, 256);
-  EXPECT_TRUE(contains(message_of([&] { launch(test::two_warps_one_word, {}, {64}, 0, stream_, out.as<unsigned>()); }),
-                       "a barrier between them is missing"));
-}
-
-TEST_P(Races, ReportsAWriteToWhatAnotherWarpReads) {
-  const DeviceMemory out(stream_, 4096);
-  const std::string error =
-      message_of([&] { launch(test::resets_what_others_read, {}, {96}, 0, stream_, out.as<unsigned>()); });
-  EXPECT_TRUE(contains(error, "a barrier between them is missing"));
-  EXPECT_TRUE(contains(error, place_of("read before reset")));
+TEST_P(Races, ReportsUnorderedAccessesOfDeviceMemory) {
+  const auto error = [&](void (*kernel)(unsigned*), unsigned blocks, unsigned threads) {
+    const DeviceMemory out(stream_, 4096);
+    return message_of([&] { launch(kernel, {blocks}, {threads}, 0, stream_, out.as<unsigned>()); });
+  };
+  const std::string two_writes = error(test::two_blocks_one_word, 8, 32);
+  EXPECT_TRUE(contains(two_writes, "a race in device memory"));
+  EXPECT_TRUE(contains(two_writes, place_of("one word")));
+  EXPECT_TRUE(contains(error(test::reads_other_block, 8, 32), "a race in device memory"));
+  EXPECT_TRUE(contains(error(test::two_warps_one_word, 1, 64), "a barrier between them is missing"));
+  const std::string reset = error(test::resets_what_others_read, 1, 96);
+  EXPECT_TRUE(contains(reset, "a barrier between them is missing"));
+  EXPECT_TRUE(contains(reset, place_of("read before reset")));
 }
 
 TEST_P(Races, ReductionNeedsAFenceAndABarrier) {

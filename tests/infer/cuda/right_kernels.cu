@@ -32,14 +32,11 @@ __global__ void joins_with_own_fences(unsigned* total, unsigned* parts, unsigned
 
 __global__ void warp_words(unsigned* out) {
   const unsigned lane = threadIdx.x % kWarp;
-  unsigned* mine = out + lane * 7;
+  unsigned* mine = out + lane * 4;
   mine[0] = __shfl_sync(kAllLanes, lane * 10, 5);
   mine[1] = __shfl_xor_sync(kAllLanes, lane * 10, 3);
   mine[2] = __shfl_down_sync(kAllLanes, lane * 10, 4);
   mine[3] = __shfl_up_sync(kAllLanes, lane * 10, 4);
-  mine[4] = __ballot_sync(kAllLanes, lane % 2 == 1);
-  mine[5] = __any_sync(kAllLanes, lane == 7) ? 1 : 0;
-  mine[6] = __all_sync(kAllLanes, lane == 7) ? 1 : 0;
 }
 
 __global__ void halves(unsigned* out) {

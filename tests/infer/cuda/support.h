@@ -1,7 +1,5 @@
-// Helpers for the kernel tests: copies between vectors and device memory.
+// Copies between vectors and device memory, for the kernel tests and experiments/33_cuda.
 #pragma once
-
-#include <gtest/gtest.h>
 
 #include <initializer_list>
 #include <ostream>

@@ -12,8 +12,8 @@ __global__ void scale(float* x, float by, unsigned n);
 /// joins(), one thread of each block calls __threadfence(); in joins_with_own_fences(), every thread does.
 __global__ void joins(unsigned* total, unsigned* parts, unsigned* done);
 __global__ void joins_with_own_fences(unsigned* total, unsigned* parts, unsigned* done);
-/// Writes seven results of each lane: __shfl_sync from lane 5, __shfl_xor_sync by 3, __shfl_down_sync by 4,
-/// __shfl_up_sync by 4, __ballot_sync of the odd lanes, __any_sync and __all_sync.
+/// Writes four results of each lane: __shfl_sync from lane 5, __shfl_xor_sync by 3, __shfl_down_sync by 4,
+/// __shfl_up_sync by 4.
 __global__ void warp_words(unsigned* out);
 /// Shuffles within each half of a warp, one half after the other, and then in the whole warp.
 __global__ void halves(unsigned* out);
@@ -25,7 +25,7 @@ __global__ void without_barrier(float* y, const float* x);
 __global__ void without_second_barrier(float* y, const float* x);
 __global__ void without_warp_barrier(float* y, const float* x);
 __global__ void half_a_warp_barrier(float* y, const float* x);
-__global__ void waits_behind_barrier(Words* y, const Words* x);
+__global__ void waits_after_barrier(Words* y, const Words* x);
 __global__ void without_any_copy_wait(Words* y, const Words* x);
 __global__ void with_late_copy_wait(Words* y, const Words* x);
 __global__ void without_barrier_after_copies(Words* y, const Words* x);
@@ -43,7 +43,7 @@ __global__ void read_before_array(float* out);
 __global__ void write_past_device_memory(float* out, unsigned n);
 __global__ void two_blocks_one_word(unsigned* out);
 __global__ void reads_other_block(unsigned* out);
-__global__ void takes_turns(unsigned* out, unsigned* turn);
+__global__ void takes_turns(unsigned* out);
 __global__ void joins_without_fence(unsigned* total, unsigned* parts, unsigned* done);
 __global__ void joins_before_barrier(unsigned* total, unsigned* parts, unsigned* done);
 __global__ void two_warps_one_word(unsigned* out);

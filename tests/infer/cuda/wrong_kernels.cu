@@ -34,7 +34,7 @@ __global__ void half_a_warp_barrier(float* y, const float* x) {
   y[i] = tile[31 - i];
 }
 
-__global__ void waits_behind_barrier(Words* y, const Words* x) {
+__global__ void waits_after_barrier(Words* y, const Words* x) {
   FOLIO_SHARED(Words, tile, 32);
   copy_async(&tile[threadIdx.x], &x[threadIdx.x]);
   commit_copies();
@@ -157,8 +157,8 @@ __global__ void reads_other_block(unsigned* out) {
   }
 }
 
-__global__ void takes_turns(unsigned* out, unsigned* turn) {
-  if (threadIdx.x == 0) out[blockIdx.x] = atomicAdd(turn, 1U);
+__global__ void takes_turns(unsigned* out) {
+  if (threadIdx.x == 0) out[blockIdx.x] = atomicAdd(out + gridDim.x, 1U);
 }
 
 __global__ void joins_without_fence(unsigned* total, unsigned* parts, unsigned* done) {

@@ -1,5 +1,5 @@
-// Tests infer/engine/async_engine.h: outputs don't depend on concurrent requests, an error ends only its own request,
-// and every request ends exactly once.
+// Tests infer/engine/async_engine.h: outputs don't depend on concurrent requests, and an error ends only its own
+// request.
 #include "infer/engine/async_engine.h"
 
 #include <gtest/gtest.h>
@@ -18,26 +18,8 @@ namespace {
 
 class AsyncEngineTest : public test::LetterEngine {
  protected:
-  // Submits a request, waits for its end, and returns its result or rethrows its error.
-  static GenerateResult ended(AsyncEngine& engine, Request request) {
-    std::promise<GenerateResult> promise;
-    GenerateResult result;
-    request.on_end = [&](size_t, const GenerateResult& r) { result = r; };
-    engine.submit({{std::move(request), [&](RequestId, const std::exception_ptr& error) {
-                      error ? promise.set_exception(error) : promise.set_value(result);
-                    }}});
-    return promise.get_future().get();
-  }
-
   static std::shared_ptr<TextStream> stream(const std::shared_ptr<AsyncEngine>& engine, const Request& request) {
     return TextStream::submit(engine, {request}, true);
-  }
-  static std::string text_of(TextStream& stream) {
-    std::string text;
-    while (!stream.ended()) {
-      for (const TextPiece& piece : stream.next(std::chrono::seconds(1))) text += piece.text;
-    }
-    return text;
   }
 };
 
@@ -69,7 +51,7 @@ TEST_F(AsyncEngineTest, OutputsDoNotDependOnOtherRequests) {
         if (i % 3 == 0) static_cast<void>(stream(async, some(i + 1)));  // abandoned: the stream is destroyed
         if (i % 3 == 1)
           async->cancel(async->submit({{some(i + 2), [](RequestId, const std::exception_ptr&) {}}}).front());
-        const std::string text = text_of(*own);
+        const std::string text = read(*own)[0];
         n_wrong += text == expected[i] && own->take_results().front().text == text ? 0 : 1;
         static_cast<void>(async->statistics());
       }
@@ -77,7 +59,7 @@ TEST_F(AsyncEngineTest, OutputsDoNotDependOnOtherRequests) {
   }
   for (auto& thread : threads) thread.get();
   EXPECT_EQ(n_wrong, 0);
-  static_cast<void>(ended(*async, request(1)));
+  static_cast<void>(read(*stream(async, request(1))));
   const EngineStatistics statistics = async->statistics();
   EXPECT_GE(statistics.tokens, kRequests);
   EXPECT_GT(statistics.cached_tokens, 0U);
@@ -87,10 +69,11 @@ TEST_F(AsyncEngineTest, CallbackErrorsEndOnlyTheirRequest) {
   const auto async = std::make_shared<AsyncEngine>(engine_);
   Request failing = request(5);
   failing.options.max_tokens = 30;
-  failing.on_text = [](size_t, std::string_view) { throw std::runtime_error("enough"); };
+  failing.is_enough = [](size_t) -> bool { throw std::runtime_error("enough"); };
   const auto other = stream(async, request(4));
-  EXPECT_THROW(ended(*async, failing), std::runtime_error);
-  EXPECT_EQ(text_of(*other), alone(request(4))[0]);
+  const auto failed = stream(async, failing);
+  EXPECT_THROW(read(*failed), std::runtime_error);
+  EXPECT_EQ(read(*other), alone(request(4)));
 }
 
 TEST_F(AsyncEngineTest, CallbackErrorsOfACancelledRequestEndOnlyIt) {
@@ -112,7 +95,7 @@ TEST_F(AsyncEngineTest, CallbackErrorsOfACancelledRequestEndOnlyIt) {
     if (stops) async->stop();
     EXPECT_THROW(std::rethrow_exception(error.get_future().get()), std::runtime_error);
     if (!stops) {
-      EXPECT_EQ(text_of(*other), alone(request(4))[0]);
+      EXPECT_EQ(read(*other), alone(request(4)));
     }
   }
 }
@@ -126,41 +109,6 @@ TEST_F(AsyncEngineTest, WorkThatLosesTheMachineEndsAllRequests) {
   });
   EXPECT_THROW(std::rethrow_exception(error.get_future().get()), MachineLost);
   EXPECT_TRUE(async.loss());
-}
-
-TEST_F(AsyncEngineTest, DamagedWeightsFailEveryRequest) {
-  const auto damaged = test::damaged_model(model_.config);
-  Engine engine(damaged, cpu_);
-  AsyncEngine async(engine);
-  for (int i = 0; i < 2; ++i) EXPECT_ERROR(ended(async, request(1)), "not finite");
-}
-
-TEST_F(AsyncEngineTest, CancelledRequestsKeepTheirTokens) {
-  AsyncEngine async(engine_);
-  Request slow = request(5);
-  slow.options.max_tokens = 80;
-  slow.prompt = {1};
-  std::promise<void> began;
-  std::promise<void> cancelled;
-  std::promise<GenerateResult> end;
-  bool has_begun = false;
-  slow.on_token = [&](size_t, int32_t, std::span<const float>) {
-    if (std::exchange(has_begun, true)) return;
-    began.set_value();
-    cancelled.get_future().wait();
-  };
-  slow.on_end = [&](size_t, const GenerateResult& r) { end.set_value(r); };
-  const RequestId id = async.submit({{slow, [](RequestId, const std::exception_ptr&) {}}}).front();
-  began.get_future().wait();
-  async.cancel(id);
-  cancelled.set_value();
-  const GenerateResult result = end.get_future().get();
-  EXPECT_EQ(result.finish_reason, FinishReason::Interrupted);
-  EXPECT_EQ(result.tokens.size(), 1U);
-  slow.on_token = {};
-  slow.on_end = {};
-  EXPECT_EQ(alone(slow)[0].substr(0, result.text.size()), result.text);
-  async.cancel(id);  // has no effect, since the request has ended
 }
 
 TEST_F(AsyncEngineTest, RequestsSubmittedTogetherStartTogether) {
@@ -188,20 +136,9 @@ TEST_F(AsyncEngineTest, CallersCanWaitForWorkOnItsThread) {
   }));
   EXPECT_NE(thread, std::this_thread::get_id());
   EXPECT_THROW(static_cast<void>(async.call_and_wait([](Engine&) { throw core::Error("wrong"); })), core::Error);
-  EXPECT_EQ(text_of(*text), alone(running)[0]);
+  EXPECT_EQ(read(*text), alone(running));
   async.stop();
   EXPECT_FALSE(async.call_and_wait([](Engine&) { ADD_FAILURE(); }));
-}
-
-TEST_F(AsyncEngineTest, StoppingEndsEveryRequestOnce) {
-  std::atomic<int> n_ended = 0;
-  {
-    AsyncEngine async(engine_);
-    for (uint64_t i = 0; i < 50; ++i)
-      async.submit({{request(i), [&](RequestId, const std::exception_ptr&) { ++n_ended; }}});
-  }
-  EXPECT_EQ(n_ended, 50);
-  EXPECT_EQ(engine_.cache().blocks_in_use(), 0);
 }
 
 }  // namespace

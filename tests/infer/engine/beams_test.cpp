@@ -1,5 +1,6 @@
-// Tests requests with several outputs, sampled or by beam search: scores, custom policies, callbacks and errors.
-// forms_together_test.cpp runs searches in batches, and tests/apps/beams_test.py compares with transformers.
+// Tests requests with several outputs, sampled or by beam search: custom policies, callbacks and errors.
+// forms_together_test.cpp runs searches in batches, tests/apps/beams_test.py compares tokens and scores with
+// transformers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,19 +28,6 @@ class Beams : public test::Texts {
 };
 
 INSTANTIATE_TEST_SUITE_P(Machines, Beams, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
-
-TEST_P(Beams, ScoreIsTheLengthNormalizedLogProbability) {
-  Request request = searching(20, 1, 4);
-  for (const double penalty : {1.0, 0.5, -1.0}) {
-    request.options.beams.length_penalty = penalty;
-    for (const GenerateResult& result : alone(request)) {
-      std::vector<int32_t> tokens = result.tokens;
-      if (result.finish_reason == FinishReason::Stop) tokens.push_back(3);
-      const auto n = static_cast<double>(tokens.size());
-      EXPECT_NEAR(*result.score, log_prob(request, tokens) / std::pow(n, penalty), 2e-5 * std::pow(n, 1 - penalty));
-    }
-  }
-}
 
 // The policy keeps the three likeliest of six samples. These must equal samples drawn without the policy, even after
 // preemption.

@@ -82,10 +82,14 @@ class ConversationTest : public ::testing::Test {
   Engine engine_{model_, cpu_};
 };
 
+// Answers equal those of a new engine, and a turn takes the full blocks of known tokens from the KV cache.
 TEST_F(ConversationTest, AnswersMatchAFreshConversation) {
   size_t ended = 0;
+  size_t whole = 0;  // turns whose prompt begins with all tokens of the previous turn
   for (uint64_t seed = 0; seed < 12; ++seed) {
-    Conversation c = conversation();
+    Engine engine(model_, cpu_);
+    Conversation c(engine, tokenizer_, data::chat_template_named("chatml"), "be brief");
+    std::vector<int32_t> before;
     for (const char* question : {"hello", "who are you", "\xE2\x82\xAC", " and then\n"}) {
       std::vector<data::ChatMessage> messages = c.messages();
       messages.push_back({.role = data::ChatRole::User, .content = question});
@@ -96,38 +100,27 @@ TEST_F(ConversationTest, AnswersMatchAFreshConversation) {
       EXPECT_EQ(answer.result.text, expected.text);
       EXPECT_EQ(answer.result.finish_reason, expected.finish_reason);
       EXPECT_EQ(streamed, expected.text);
-      EXPECT_EQ(engine_.cache().blocks_in_use(), 0) << "between turns";
+      EXPECT_EQ(engine.cache().blocks_in_use(), 0) << "between turns";
       EXPECT_EQ(c.messages().size(), messages.size() + 1);
       EXPECT_EQ(c.messages().back().content, expected.text);
       ended += expected.finish_reason == FinishReason::Stop ? 1 : 0;
-    }
-  }
-  EXPECT_GT(ended, 5U) << "answers have to end in both ways";
-  EXPECT_LT(ended, 40U);
-}
-
-TEST_F(ConversationTest, TurnsComputeOnlyNewTokens) {
-  size_t whole = 0;
-  for (uint64_t seed = 0; seed < 12; ++seed) {
-    Engine engine(model_, cpu_);
-    Conversation c(engine, tokenizer_, data::chat_template_named("chatml"), "be brief");
-    std::vector<int32_t> before;
-    for (const char* question : {"hello", "who are you", "and then"}) {
-      const Answer answer = c.say(question, options(seed), {});
       const auto& prompt = answer.prompt_tokens;
       const auto same = std::mismatch(before.begin(), before.end(), prompt.begin(), prompt.end()).first;
-      EXPECT_EQ(answer.result.n_cached, static_cast<size_t>(same - before.begin()) / 32 * 32) << "whole blocks";
+      EXPECT_EQ(answer.result.n_cached, static_cast<size_t>(same - before.begin()) / 32 * 32);
       whole += !before.empty() && same == before.end() ? 1 : 0;
       before = prompt;
       before.insert(before.end(), answer.result.tokens.begin(), answer.result.tokens.end());
       if (answer.result.finish_reason == FinishReason::Length) before.pop_back();  // the last token isn't cached yet
     }
   }
-  EXPECT_GT(whole, 3U) << "most often nothing that was said is computed again";
+  EXPECT_GT(whole, 3U);
+  EXPECT_GT(ended, 5U) << "some answers end at the mark, others at max_tokens";
+  EXPECT_LT(ended, 40U);
 }
 
 TEST_F(ConversationTest, ResetKeepsOnlyTheSystemMessage) {
-  for (const auto& system : {std::optional<std::string>("be brief"), std::optional<std::string>()}) {
+  for (const auto& system :
+       {std::optional<std::string>("be brief"), std::optional<std::string>(""), std::optional<std::string>()}) {
     Conversation c = conversation(system);
     const Answer first = c.say("hello", options(3), {});
     c.say("who are you", options(3), {});
@@ -146,18 +139,13 @@ TEST_F(ConversationTest, UserTextCannotEndATurn) {
   EXPECT_EQ(std::count(tokens.begin(), tokens.end(), tokenizer_.turn_end() - 1), 3);  // starts of these and the answer
 }
 
-TEST_F(ConversationTest, TextualEndMarkersActAsStopStrings) {
+TEST_F(ConversationTest, TextualEndMarksAreStopStrings) {
   tokenizer_ = WordTokenizer(50, false);
-  Conversation c = conversation();
-  GenerateOptions o = options(2, 60);
-  o.sampler.temperature = 100.0F;
-  const Answer all = c.say("hello", o, {});
-  EXPECT_EQ(all.prompt_tokens.size(), tokenizer_
-                                          .encode("<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\n"
-                                                  "hello<|im_end|>\n<|im_start|>assistant\n")
-                                          .size());
-  // An end mark that the model generates letter by letter ends the answer, as a stop string does.
-  EXPECT_EQ(all.result.text.find("<|im_end|>"), std::string::npos);
+  GenerateOptions o;
+  end_at_turn(tokenizer_, data::chat_template_named("chatml"), o);
+  EXPECT_TRUE(o.end_tokens.empty());
+  ASSERT_EQ(o.stops.size(), 1U);
+  EXPECT_EQ(o.stops[0], "<|im_end|>");
 }
 
 TEST_F(ConversationTest, OversizedMessagesChangeNothing) {
@@ -171,18 +159,6 @@ TEST_F(ConversationTest, OversizedMessagesChangeNothing) {
   EXPECT_ERROR(c.say("hello", sliding, {}), "sliding context");
   EXPECT_EQ(c.messages().size(), n);
   EXPECT_GT(c.say("who", options(), {}).result.n_cached, 0U);
-}
-
-TEST_F(ConversationTest, EngineErrorsLeaveTheConversationUnchanged) {
-  Engine small(model_, cpu_, {.max_positions = 96});
-  Conversation c(small, tokenizer_, data::chat_template_named("chatml"), std::nullopt);
-  const Answer first = c.say("hello", options(1, 5), {});
-  GenerateOptions talkative = options(1, 200);
-  talkative.sampler.temperature = 1.0F;
-  EXPECT_ERROR(c.say("who are you and why are you here", talkative, {}), "blocks of the KV cache");
-  EXPECT_EQ(c.messages().size(), 2U);
-  c.reset();
-  EXPECT_EQ(c.say("hello", options(1, 5), {}).result.tokens, first.result.tokens);
 }
 
 TEST_F(ConversationTest, InterruptedAnswersAreKept) {
@@ -207,7 +183,7 @@ TEST_F(ConversationTest, WithdrawnQuestionsCanBeRepeated) {
     Conversation c = conversation();
     int asked = 0;
     const Answer nothing = c.say("hello", options(seed), {}, [&] { return ++asked > 1; });
-    // The only drawn token is half a character, so there is no answer, but the question's KV blocks have been computed.
+    // The only drawn token has no bytes, so there is no answer, but the question's KV blocks have been computed.
     if (nothing.result.tokens.size() != 1 || !nothing.result.text.empty()) continue;
     EXPECT_EQ(c.messages().size(), 1U);
     const Answer again = c.say("hello", options(seed), {});
@@ -216,21 +192,7 @@ TEST_F(ConversationTest, WithdrawnQuestionsCanBeRepeated) {
     EXPECT_EQ(c.say("hello", options(seed), {}).result.tokens, again.result.tokens);
     return;
   }
-  FAIL() << "no answer began with half of a character";
-}
-
-TEST_F(ConversationTest, TemplateSystemMessageIsTheDefault) {
-  const data::ChatTemplate own(
-      "{% if messages[0].role != 'system' %}{{ '<|im_start|>system\nbe kind<|im_end|>\n' }}{% endif %}"
-      "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
-      "{{ '<|im_start|>assistant\n' }}",
-      "the test");
-  Conversation with(engine_, tokenizer_, own, std::nullopt);
-  Conversation empty(engine_, tokenizer_, own, "");
-  Conversation said = conversation("be kind");
-  const auto expected = said.say("hello", options(), {}).prompt_tokens;
-  EXPECT_EQ(with.say("hello", options(), {}).prompt_tokens, expected);
-  EXPECT_EQ(empty.say("hello", options(), {}).prompt_tokens.size(), expected.size() - std::string("be kind").size());
+  FAIL() << "no answer began with a token without bytes";
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ TEST_P(DraftModelTest, FollowsRejectedDraftsAndSlides) {
     one.tokens.resize(n_kept);
     one.tokens.push_back(3);
     const auto text = one.tokens;
-    EXPECT_EQ(one.draft(model, 4), drawn(small_, text, 4)) << n_kept << " are kept";
+    EXPECT_EQ(one.draft(model, 4), drawn(small_, text, 4)) << n_kept << " tokens are kept";
     one.tokens = text;
     EXPECT_EQ(one.draft(model, 4), drawn(small_, text, 4)) << "the same again";
     one.tokens = tokens(60);
@@ -107,10 +107,10 @@ TEST_P(DraftModelTest, PrefillsLongPromptsBeforeDrafting) {
   const size_t n_rows = drafter.runner().max_rows();
   const size_t n_reads = (600 + n_rows - 1) / n_rows;
   Drafted one = drafted(tokens(600));
-  for (size_t i = 1; i < n_reads; ++i) EXPECT_TRUE(one.draft(drafter, 3).empty()) << "read " << i;
+  for (size_t i = 1; i < n_reads; ++i) EXPECT_TRUE(one.draft(drafter, 3).empty()) << "step " << i;
   EXPECT_EQ(one.draft(drafter, 3), drawn(model, tokens(600), 3));
   Drafted begins_alike = drafted(tokens(600));
-  EXPECT_EQ(begins_alike.draft(drafter, 2), drawn(model, tokens(600), 2)) << "what was read for one is known";
+  EXPECT_EQ(begins_alike.draft(drafter, 2), drawn(model, tokens(600), 2)) << "the prompt's blocks are cached";
 }
 
 TEST_P(DraftModelTest, DraftsNothingWithoutCapacity) {
@@ -123,7 +123,7 @@ TEST_P(DraftModelTest, DraftsNothingWithoutCapacity) {
   Drafted second = drafted(tokens(40, 2));
   model.draft(std::array{first.text(2), second.text(2)});
   EXPECT_EQ(first.tokens.size(), 72U);
-  EXPECT_EQ(second.tokens.size(), 40U) << "three blocks are the first text's";
+  EXPECT_EQ(second.tokens.size(), 40U) << "the first sequence holds three of four blocks";
   EXPECT_EQ(model.runner().cache().blocks_in_use(), 3);
   first.memory.reset();
   EXPECT_EQ(second.draft(model, 2), drawn(small_, tokens(40, 2), 2));
@@ -162,7 +162,7 @@ TEST_P(DraftModelTest, OutputsDoNotDependOnDrafts) {
     engine.goodput().set_times({}, 0.0);
     expect_with_drafts(engine, drafter.runner(), requests, expected, [&] {
       const auto most = static_cast<int64_t>(engine.statistics().running) * 3;
-      EXPECT_LE(drafter.runner().cache().blocks_in_use(), most) << "those that wait hold nothing";
+      EXPECT_LE(drafter.runner().cache().blocks_in_use(), most) << "waiting sequences hold no blocks";
     });
     EXPECT_EQ(positions == 160, engine.statistics().preemptions > 0);
   }

@@ -1,5 +1,6 @@
 // Tests infer/engine/engine.h: a request's result doesn't depend on other requests or on how its rows are divided into
-// steps, each request gets the logits that it asked for, and a failed step is repeated. Runs on all kinds of machines.
+// steps, each request gets the logits that it asked for, a failed step is repeated, stop words and bad words may have
+// several tokens, and a prompt reuses the cached tail of a finished sequence. Runs on all kinds of machines.
 #include "infer/engine/engine.h"
 
 #include <gtest/gtest.h>
@@ -20,6 +21,17 @@ using test::results_of;
 using test::rows_of;
 using test::run;
 using test::same_bits;
+using Tokens = std::vector<int32_t>;
+
+bool contains(const Tokens& text, const Tokens& word) {
+  return std::search(text.begin(), text.end(), word.begin(), word.end()) != text.end();
+}
+
+Tokens joined(const Tokens& a, const Tokens& b) {
+  Tokens both = a;
+  both.insert(both.end(), b.begin(), b.end());
+  return both;
+}
 
 class EngineTest : public test::Texts {
  protected:
@@ -75,7 +87,7 @@ TEST_P(EngineTest, TokensMatchTheHost) {
   EXPECT_TRUE(same_bits(logits, expected_logits)) << "no draw changes the logits that are reported";
 }
 
-TEST_P(EngineTest, ARequestDraftsAsTheAcceptanceOfEarlierOnesSays) {
+TEST_P(EngineTest, RequestsDraftByTheAcceptanceOfEarlierOnes) {
   Request r{.prompt = tokens(10), .options = {.max_tokens = 100, .sampler = {.temperature = 0.0F}, .speculate = 10}};
   r.options.sampler.logit_bias = {{7, 100.0F}};  // makes the model generate token 7 every time
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 200});
@@ -163,6 +175,10 @@ TEST_P(EngineTest, ObserversSeeOnlyTheirRequest) {
   EXPECT_TRUE(same_bits(seen, logits_alone(text)));
   static_cast<void>(engine.take(id));
   EXPECT_EQ(engine.take(before).tokens, engine.take(after).tokens);
+  watched.observer = [](const std::string&, std::span<const float>, size_t) -> bool { core::fail("enough"); };
+  const RequestId failing = engine.add(watched);
+  EXPECT_ERROR(engine.step(), "enough");
+  EXPECT_EQ(engine.failed(), failing);
 }
 
 TEST_P(EngineTest, CachedPrefixesAreNotRecomputed) {
@@ -187,6 +203,23 @@ TEST_P(EngineTest, CachedPrefixesAreNotRecomputed) {
   EXPECT_EQ(log_probs.size(), 69U);
 }
 
+TEST_P(EngineTest, PausesRecomputeNoReportedPrompt) {
+  const auto n_rows = [&](bool reports) {
+    EngineOn engine(GetParam(), model_);
+    const auto backlog = std::make_shared<Backlog>(1);
+    Request r = drawing(tokens(40), 40);
+    r.backlog = backlog;
+    r.on_token = [&](size_t, int32_t, std::span<const float>) { backlog->add(1); };
+    if (reports) r.on_log_probs = [](std::span<const double>) {};
+    for (const RequestId id = engine.add(r); !engine.has_ended(id);) {
+      while (engine.step()) continue;
+      static_cast<void>(backlog->remove(backlog->n_bytes()));
+    }
+    return engine.statistics().rows;
+  };
+  EXPECT_LE(n_rows(true), n_rows(false));
+}
+
 TEST_P(EngineTest, ChoicesShareTheirPrompt) {
   for (const size_t n : {32U, 300U}) {
     EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
@@ -199,21 +232,6 @@ TEST_P(EngineTest, ChoicesShareTheirPrompt) {
     }
     EXPECT_LE(engine.statistics().rows, n + 3 + 4 * 20) << "the last row of the prompt for each";
     EXPECT_EQ(engine.cache().blocks_in_use(), 0);
-  }
-}
-
-TEST_P(EngineTest, PrefixCachingDoesNotChangeSlidingOutput) {
-  Request sliding = drawing(tokens(40, 1), 30, 3);
-  sliding.options.context = 50;
-  sliding.options.slide = true;
-  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 300});
-  const auto expected = drawn_alone(sliding);
-  for (int i = 0; i < 2; ++i) {
-    const RequestId id = engine.add(sliding);
-    const RequestId other = engine.add(drawing(tokens(60, 1), 5, 4));  // a prompt that begins with the same tokens
-    while (engine.step()) continue;
-    EXPECT_EQ(engine.take(id).tokens, expected);
-    EXPECT_EQ(engine.take(other).tokens, drawn_alone(drawing(tokens(60, 1), 5, 4)));
   }
 }
 
@@ -269,12 +287,12 @@ TEST_P(EngineTest, SlowConsumersPauseWithoutChangingTokens) {
   const RequestId other_id = engine.add(other);
   while (engine.step()) continue;
   EXPECT_FALSE(engine.has_ended(slow_id));
-  ASSERT_TRUE(engine.has_ended(other_id)) << "others go on";
+  ASSERT_TRUE(engine.has_ended(other_id)) << "other requests continue";
   EXPECT_EQ(engine.take(other_id).tokens, drawn_alone(other));
   EXPECT_EQ(engine.statistics().paused, 2U);
   EXPECT_EQ(engine.sequences().size(), 2U);
   EXPECT_EQ(engine.cache().blocks_in_use(), 0) << "it holds no blocks";
-  EXPECT_LE(backlog->n_bytes(), 10U + 2U) << "a step and one that was under way";
+  EXPECT_LE(backlog->n_bytes(), 10U + 2U) << "tokens of one more step";
   int n_pauses = 1;
   for (; !engine.has_ended(slow_id); ++n_pauses) {
     EXPECT_TRUE(backlog->remove(backlog->n_bytes()));
@@ -298,6 +316,68 @@ TEST_P(EngineTest, SlowConsumersPauseWithoutChangingTokens) {
   EXPECT_FALSE(engine.step());
 }
 
+TEST_P(EngineTest, StopWordsEndTheOutputAndAreIncluded) {
+  Request request = drawing(tokens(20, 1), 40, 1);
+  const Tokens whole = alone(request).front().tokens;
+  const Tokens word = {whole[10], whole[11], whole[12]};
+  request.options.stop_words = {{whole[2], 36, 36}, word};
+  const GenerateResult cut = alone(request).front();
+  const auto end = std::search(whole.begin(), whole.end(), word.begin(), word.end()) + 3;
+  EXPECT_EQ(cut.tokens, Tokens(whole.begin(), end));
+  EXPECT_EQ(cut.finish_reason, FinishReason::Stop);
+}
+
+TEST_P(EngineTest, StopWordsMayBeginInThePrompt) {
+  Request request = drawing(tokens(20, 2), 40, 2);
+  const int32_t first = alone(request).front().tokens.front();
+  request.options.stop_words = {{request.prompt[18], request.prompt[19], first}};
+  EXPECT_EQ(alone(request).front().tokens, Tokens{first});
+  request.options.stop_words.clear();
+  request.options.sampler.bad_words = {{request.prompt[19], first}};
+  EXPECT_NE(alone(request).front().tokens.front(), first);
+}
+
+TEST_P(EngineTest, BeamsRespectStopAndBadWords) {
+  Request request{.prompt = tokens(20, 4), .options = {.max_tokens = 24, .n = 4, .beams = {.width = 4}}};
+  const auto free = alone(request);
+  const Tokens best = free.front().tokens;
+  const Tokens bad = {best[6], best[7]};
+  request.options.sampler.bad_words = {bad, {best[0]}};
+  for (const GenerateResult& r : alone(request)) {
+    EXPECT_FALSE(contains(joined(request.prompt, r.tokens), bad));
+    EXPECT_FALSE(contains(r.tokens, {best[0]}));
+  }
+  request.options.sampler.bad_words.clear();
+  const Tokens stop = {best[2], best[3]};
+  request.options.stop_words = {stop};
+  request.options.beams.length_penalty = 0.0;  // so that the shortest beams have the best scores
+  bool stopped = false;
+  for (const GenerateResult& r : alone(request)) {
+    if (r.finish_reason != FinishReason::Stop) continue;
+    stopped = true;
+    EXPECT_TRUE(std::equal(stop.rbegin(), stop.rend(), r.tokens.rbegin()));
+  }
+  EXPECT_TRUE(stopped);
+}
+
+// A continued sequence reuses all its positions except that of its last token, which was drawn but not computed.
+TEST_P(EngineTest, ContinuingFromATailRecomputesNothing) {
+  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
+  Request request = drawing(tokens(45, 6), 20, 6);
+  request.options.remember_tail = true;
+  Tokens text = joined(request.prompt, test::results_of(engine, request).front().tokens);
+  const uint64_t rows = engine.statistics().rows;
+  for (const size_t more : {7U, 0U, 60U}) {
+    request.prompt = joined(text, tokens(more, more));
+    const GenerateResult result = test::results_of(engine, request).front();
+    EXPECT_EQ(result.n_cached, text.size() - 1);
+    EXPECT_EQ(result.tokens, alone(request).front().tokens);
+    text = joined(request.prompt, result.tokens);
+  }
+  EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+  EXPECT_EQ(engine.statistics().rows - rows, text.size() - 1 - 64);
+}
+
 TEST_P(EngineTest, RejectsInvalidRequests) {
   EngineOn engine(GetParam(), model_);
   EXPECT_ERROR(engine.add(drawing({}, 1)), "empty");
@@ -313,6 +393,14 @@ TEST_P(EngineTest, RejectsInvalidRequests) {
   request = drawing({1}, 1);
   request.options.sampler.logit_bias = {{37, 1.0F}};
   EXPECT_ERROR(engine.add(request), "logit_bias has token 37");
+  for (const std::vector<int32_t>& word : {std::vector<int32_t>{}, {-1}, {1, 37}}) {
+    request = drawing({1}, 1);
+    request.options.stop_words = {word};
+    EXPECT_ERROR(engine.add(request), "a stop word");
+    request.options.stop_words.clear();
+    request.options.sampler.bad_words = {word};
+    EXPECT_ERROR(engine.add(request), "a bad word");
+  }
   test::LetterTokenizer wrong;
   wrong.suppressed = {3, 37};
   request = drawing({1}, 1);

@@ -119,26 +119,5 @@ TEST_P(FormsTogether, FormsWorkWithOtherOptions) {
   expect_as_alone(all, adapters);
 }
 
-// Runs several sequences with one grammar, whose states exceed its memory limit, so that states are evicted.
-TEST_P(FormsTogether, OutputsSurviveEvictedFormStates) {
-  const auto small = [&](size_t most_bytes) {
-    return forms::test::form_of(
-        pieces_, [](forms::Grammar& grammar) { return forms::regex_part(grammar, "[a-d-]*b[a-d-]{20}!"); }, most_bytes);
-  };
-  const auto roomy = small(Form::kMostBytes);
-  const auto forgetful = small(40'000);
-  std::vector<std::vector<GenerateResult>> expected;
-  EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = 100 * kBlockPositions});
-  std::vector<RequestId> ids;
-  for (uint64_t seed = 0; seed < 6; ++seed) {
-    expected.push_back(alone(drawing(roomy, seed, 30)));
-    ids.push_back(engine.add(drawing(forgetful, seed, 30)));
-  }
-  while (engine.step()) continue;
-  for (size_t i = 0; i < ids.size(); ++i) expect_same(engine.take_all(ids[i]), expected[i]);
-  EXPECT_EQ(roomy->generation(), 0U);
-  EXPECT_GT(forgetful->generation(), 2U);
-}
-
 }  // namespace
 }  // namespace folio::infer

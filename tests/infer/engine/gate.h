@@ -3,13 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
-#include "infer/engine/async_engine.h"
+#include "infer/engine/text_stream.h"
 #include "tests/infer/engine/letter_tokenizer.h"
 #include "tests/infer/support.h"
 
@@ -69,6 +70,15 @@ class LetterEngine : public ::testing::Test {
     while (engine.step()) continue;
     std::vector<std::string> texts;
     for (const GenerateResult& result : engine.take_all(id)) texts.push_back(result.text);
+    return texts;
+  }
+
+  /// Reads a stream to its end. Returns the output of each choice.
+  static std::vector<std::string> read(TextStream& stream, size_t n_choices = 1) {
+    std::vector<std::string> texts(n_choices);
+    while (!stream.ended()) {
+      for (const TextPiece& piece : stream.next(std::chrono::seconds(1))) texts.at(piece.choice) += piece.text;
+    }
     return texts;
   }
 

@@ -98,6 +98,8 @@ TEST_F(Perplexity, RejectsUnscorableInput) {
   const auto damaged = test::damaged_model(config());
   Engine engine(damaged, cpu_);
   EXPECT_ERROR(score_windows(engine, tokens, 8, ignore), "not finite");
+  engine.add({.prompt = tokens, .on_log_probs = [](std::span<const double>) {}});
+  for (int i = 0; i < 2; ++i) EXPECT_ERROR(engine.step(), "not finite");
 }
 
 }  // namespace

@@ -16,9 +16,9 @@ TEST(PromptLookup, DraftsContinueTheLastMatch) {
   EXPECT_EQ(PromptLookup::drafts(std::vector<int32_t>{7, 2, 3, 4, 9, 2, 3}, 1), (std::vector<int32_t>{4}))
       << "two tokens are enough";
   EXPECT_EQ(PromptLookup::drafts(std::vector<int32_t>{1, 2, 3, 8, 2, 3, 9, 1, 2, 3}, 1), (std::vector<int32_t>{8}))
-      << "three say more than two";
+      << "three are tried before two";
   EXPECT_EQ(PromptLookup::drafts(std::vector<int32_t>{2, 3, 8, 2, 3, 9, 2, 3}, 1), (std::vector<int32_t>{9}))
-      << "the latest";
+      << "the latest match";
   EXPECT_EQ(PromptLookup::drafts(std::vector<int32_t>{5, 5, 5}, 3), (std::vector<int32_t>{5, 5, 5}));
   EXPECT_EQ(PromptLookup::drafts(std::vector<int32_t>{1, 2, 3, 4}, 8), (std::vector<int32_t>{}));
   for (const std::vector<int32_t>& text : {std::vector<int32_t>{}, {1}, {1, 1}})

@@ -32,14 +32,14 @@ class RunAhead : public ::testing::TestWithParam<MachineKind> {
   [[nodiscard]] std::vector<int32_t> drawn_by_host(const Request& r) const {
     return test::drawn_by_host(GetParam(), model_, r);
   }
-  // Continues r, whose output was `said`, with token 7 and four drawn tokens. Expects the engine to reuse cached KV
+  // Continues r, whose output was `output`, with token 7 and four drawn tokens. Expects the engine to reuse cached KV
   // blocks, and to draw the same tokens as without reuse.
-  void expect_continues(Engine& engine, Request r, std::span<const int32_t> said) const {
-    r.prompt.insert(r.prompt.end(), said.begin(), said.end());
+  void expect_continues(Engine& engine, Request r, std::span<const int32_t> output) const {
+    r.prompt.insert(r.prompt.end(), output.begin(), output.end());
     r.prompt.push_back(7);
     r.options.max_tokens = 4;
     const GenerateResult result = test::results_of(engine, r).front();
-    EXPECT_EQ(result.tokens, drawn_by_host(r)) << "after " << said.size() << " tokens";
+    EXPECT_EQ(result.tokens, drawn_by_host(r)) << "after " << output.size() << " tokens";
     EXPECT_EQ(result.n_cached, (r.prompt.size() - 1) / 32 * 32);
   }
 
@@ -162,7 +162,7 @@ TEST_P(RunAhead, EndedSequencesLeaveNoRow) {
   const Request plain = request(23, 20, 6);
   const auto expected = drawn_by_host(plain);
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.n_sequences = 4});
-  const auto beside = request(30, 20, 7);
+  const auto concurrent = request(30, 20, 7);
   for (const bool by_text : {false, true}) {
     Request r = plain;
     if (by_text) {
@@ -170,13 +170,14 @@ TEST_P(RunAhead, EndedSequencesLeaveNoRow) {
     } else {
       r.options.end_tokens = {expected[9]};
     }
-    const RequestId other = engine.add(beside);
+    const RequestId other = engine.add(concurrent);
     const GenerateResult result = test::results_of(engine, r).front();
     EXPECT_EQ(result.finish_reason, FinishReason::Stop);
     ASSERT_LT(result.tokens.size(), 11U);
+    EXPECT_TRUE(by_text || std::ranges::count(result.tokens, expected[9]) == 0) << "the end token is left out";
     EXPECT_TRUE(std::equal(result.tokens.begin(), result.tokens.end(), expected.begin()));
     EXPECT_EQ(engine.cache().blocks_in_use(), 0);
-    EXPECT_EQ(engine.take(other).tokens, drawn_by_host(beside));
+    EXPECT_EQ(engine.take(other).tokens, drawn_by_host(concurrent));
     r.options.stops.clear();
     r.options.end_tokens.clear();
     expect_continues(engine, r, result.tokens);
@@ -191,8 +192,8 @@ TEST_P(RunAhead, CancellingKeepsComputedRows) {
     const Request& r = plain;
     const RequestId id = engine.add(r);
     const RequestId owner = engine.add(request(32, 20, 2));
-    const Request beside = request(9, 8, 3);
-    const RequestId other = engine.add(beside);
+    const Request concurrent = request(9, 8, 3);
+    const RequestId other = engine.add(concurrent);
     const size_t n = engine.runner().steps_in_flight();  // a sequence has a row in only every n-th step
     for (size_t i = 0; i < 3 * n; ++i) EXPECT_TRUE(engine.step());
     if (drop) {
@@ -211,7 +212,7 @@ TEST_P(RunAhead, CancellingKeepsComputedRows) {
     const RequestId last = engine.add(late);
     while (engine.step()) continue;
     engine.cancel(last);  // has no effect, since the request has ended
-    EXPECT_EQ(engine.take(other).tokens, drawn_by_host(beside));
+    EXPECT_EQ(engine.take(other).tokens, drawn_by_host(concurrent));
     EXPECT_EQ(engine.take(last).tokens, drawn_by_host(late));
     expect_continues(engine, r, std::span(expected).first(3));
   }
@@ -219,25 +220,33 @@ TEST_P(RunAhead, CancellingKeepsComputedRows) {
 
 TEST_P(RunAhead, RecoversAfterACallbackThrows) {
   const Request requests[] = {request(5, 6, 1), request(31, 7, 2), request(12, 3, 3)};
-  for (int fail_at = 1; fail_at < 16; fail_at += 4) {
+  for (const auto& [fail_at, in_text] : {std::pair{1, true}, {5, true}, {13, true}, {5, false}, {9, false}}) {
     EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.n_sequences = 4});
     int calls = 0;
+    const auto call = [&, fail_at = fail_at] {
+      if (++calls == fail_at) throw std::runtime_error("enough");
+    };
     std::vector<std::string> shown(std::size(requests));
     std::vector<RequestId> ids;
     for (size_t i = 0; i < std::size(requests); ++i) {
       Request r = requests[i];
-      r.on_text = [&, i](size_t, std::string_view text) {
+      r.on_text = [&, i, in_text = in_text](size_t, std::string_view text) {
         shown[i] += text;
-        if (++calls == fail_at) throw std::runtime_error("enough");
+        if (in_text) call();
       };
+      if (!in_text) r.on_token = [&](size_t, int32_t, std::span<const float>) { call(); };
       ids.push_back(engine.add(r));
     }
     const int thrown = test::step_to_the_end(engine);
     EXPECT_EQ(thrown, 1);
     for (size_t i = 0; i < std::size(requests); ++i) {
       const auto expected = drawn_by_host(requests[i]);
-      EXPECT_EQ(engine.take(ids[i]).tokens, expected) << "request " << i << ", thrown in call " << fail_at;
-      EXPECT_EQ(shown[i], tokenizer_.decode(expected));
+      const GenerateResult result = engine.take(ids[i]);
+      EXPECT_EQ(result.tokens, expected) << "request " << i << ", thrown in call " << fail_at;
+      EXPECT_EQ(result.text, tokenizer_.decode(expected));
+      if (in_text) {
+        EXPECT_EQ(shown[i], result.text);
+      }
     }
     EXPECT_EQ(engine.cache().blocks_in_use(), 0);
   }
@@ -274,9 +283,9 @@ TEST_P(RunAhead, FailedDrawsRepeatTheSameError) {
 TEST_P(RunAhead, AllowsInterleavedStepsOfOtherCallers) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.n_sequences = 4});
   const Request r = request(5, 9, 1);
-  const Request beside = request(8, 9, 2);
+  const Request concurrent = request(8, 9, 2);
   const RequestId id = engine.add(r);
-  const RequestId other = engine.add(beside);
+  const RequestId other = engine.add(concurrent);
   const ScopedSequence kept(engine.cache());
   Sampler sampler({.temperature = 1.0F, .seed = 9}, {});
   for (int64_t i = 0; i < 6; ++i) {
@@ -292,7 +301,7 @@ TEST_P(RunAhead, AllowsInterleavedStepsOfOtherCallers) {
   }
   while (engine.step()) continue;
   EXPECT_EQ(engine.take(id).tokens, drawn_by_host(r));
-  EXPECT_EQ(engine.take(other).tokens, drawn_by_host(beside));
+  EXPECT_EQ(engine.take(other).tokens, drawn_by_host(concurrent));
 }
 
 TEST(InFlight, FillsTheMachinesStepsInFlight) {

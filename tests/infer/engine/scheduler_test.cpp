@@ -28,32 +28,12 @@ std::vector<int32_t> text_of(size_t n, int32_t seed) {
   return text;
 }
 
-TEST(Scheduler, SchedulesRunningRequestsBeforePrompts) {
-  Simulation s(100, {.max_rows = 50, .max_sequences = 10});
-  TextRequest a(text_of(20, 1), 100);
-  TextRequest b(text_of(60, 2), 100);
-  TextRequest c(text_of(10, 3), 100);
-  for (TextRequest* request : {&a, &b, &c}) s.add(*request);
-  const auto rows = [&] {
-    std::vector<size_t> n;
-    for (const auto& part : s.scheduler.plan([](Sequence&, size_t most) { return most; }).shares) {
-      n.push_back(part.n_rows);
-    }
-    return n;
-  };
-  EXPECT_EQ(rows(), (std::vector<size_t>{20, 30}));  // b's prompt is split between two steps
-  s.step();
-  EXPECT_EQ(rows(), (std::vector<size_t>{1, 30, 10}));
-  s.step();
-  EXPECT_EQ(rows(), (std::vector<size_t>{1, 1, 1}));
-}
-
 TEST(Scheduler, ComputesSharedPrefixesOnce) {
   Simulation s(100, {.max_rows = 40, .max_sequences = 10});
   TextRequest choices(text_of(100, 1), 5, 3);
   s.add(choices);
   while (!choices.done()) s.step();
-  EXPECT_EQ(s.n_rows, 100U + 4 + 1 + 4 + 1 + 4) << "a row of the prompt each, and the tokens but for the last";
+  EXPECT_EQ(s.n_rows, 100U + 4 + 1 + 4 + 1 + 4) << "each choice: a prompt row, and a row per token except the last";
   for (const auto& text : choices.texts) EXPECT_EQ(text, written_alone(text_of(100, 1), 5));
   // The second choice is correct even if the first, which computes the prompt, is removed before the second starts.
   TextRequest two(text_of(100, 2), 3, 2);
@@ -106,7 +86,7 @@ TEST(Scheduler, BeamsCountAsManySequences) {
   TextRequest next(text_of(5, 2), 3);
   for (TextRequest* request : {&one, &beams, &next}) s.add(*request);
   s.step();
-  EXPECT_EQ(s.scheduler.waiting().size(), 1U) << "the beam has the places of those to come";
+  EXPECT_EQ(s.scheduler.waiting().size(), 1U) << "places are reserved for the beams to come";
   while (!beams.done()) s.step();
   s.step();
   EXPECT_TRUE(next->runs());
@@ -208,7 +188,7 @@ TEST(Scheduler, PausedSequencesResumeBeforeYoungerOnes) {
   s.step();
   s.pause(a);
   s.step();
-  EXPECT_TRUE(c->runs()) << "the place of a paused one is free";
+  EXPECT_TRUE(c->runs()) << "a paused sequence takes no place";
   s.resume(a);
   ASSERT_EQ(s.scheduler.waiting().size(), 2U);
   EXPECT_EQ(s.scheduler.waiting().front(), &*a);
@@ -309,7 +289,7 @@ TEST(Scheduler, RandomRequestsEndCorrectlyAndFreeBlocks) {
       }
       ASSERT_EQ(static_cast<int64_t>(held.size()), s.cache.blocks_in_use());
       ASSERT_TRUE(waiting.empty() || s.n_ended > n_ended_before || !running.empty())
-          << "nobody runs, and " << waiting.size() << " wait";
+          << "no sequence runs, but " << waiting.size() << " wait";
       for (TextRequest* request : done) {
         const size_t n_more = request->n_more;
         if (request->width > 1) {
@@ -322,7 +302,7 @@ TEST(Scheduler, RandomRequestsEndCorrectlyAndFreeBlocks) {
         ++n_ended;
         requests.remove_if([&](const TextRequest& r) { return &r == request; });
       }
-      ASSERT_LT(s.n_steps, 200'000) << "somebody waits for ever";
+      ASSERT_LT(s.n_steps, 200'000) << "a request never ends";
     }
     EXPECT_EQ(s.cache.blocks_in_use(), 0);
     n_preempted += s.n_preempted;

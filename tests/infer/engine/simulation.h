@@ -166,7 +166,7 @@ class Simulation {
     n_preempted += trace.preempted.size();
     std::vector<TextRequest*> done;
     for (const auto& [id, request] : requests_) {
-      go_on(*request);
+      advance(*request);
       if (request->done()) done.push_back(request);
     }
     for (TextRequest* request : done) remove(*request);
@@ -196,14 +196,14 @@ class Simulation {
       if (i >= length) block[i % kWhole] = hash;
       if (block[i % kWhole] != hash) {
         ADD_FAILURE() << "request " << sequence.request() << ": position " << i << " of block " << table[i / kWhole]
-                      << " holds another text";
+                      << " has the hash of other tokens";
         return;
       }
     }
     sequence.computed = length + n == sequence.history().size();
   }
 
-  void go_on(TextRequest& request) {
+  void advance(TextRequest& request) {
     if (request.width > 1) return search(request);
     for (TextSequence& sequence : request.sequences) {
       if (!std::exchange(sequence.computed, false)) continue;

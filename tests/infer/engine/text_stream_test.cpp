@@ -23,14 +23,6 @@ class TextStreamTest : public test::LetterEngine {
                                                    EventQueueOptions options = {}) {
     return TextStream::submit(async_, std::move(requests), pieces, std::move(options));
   }
-  // Reads a stream to its end. Returns the output of each choice.
-  static std::vector<std::string> read(TextStream& stream, size_t n_choices) {
-    std::vector<std::string> texts(n_choices);
-    while (!stream.ended()) {
-      for (const TextPiece& piece : stream.next(1s)) texts[piece.choice] += piece.text;
-    }
-    return texts;
-  }
   static bool readable(const Notifier& notifier, std::chrono::milliseconds at_most) {
     pollfd one{.fd = notifier.fd(), .events = POLLIN, .revents = 0};
     return poll(&one, 1, static_cast<int>(at_most.count())) == 1;
@@ -61,8 +53,8 @@ TEST_F(TextStreamTest, ReturnsOnlyResultsWithoutPieces) {
 
 TEST_F(TextStreamTest, LateReadsReturnOnePiece) {
   const auto late = submit({request(1)});
-  static_cast<void>(read(*submit({request(8)}), 1));  // runs at the same time as `late` and ends after it
-  static_cast<void>(read(*submit({request(8)}), 1));
+  static_cast<void>(read(*submit({request(8)})));  // runs at the same time as `late` and ends after it
+  static_cast<void>(read(*submit({request(8)})));
   const auto pieces = late->next(1s);
   ASSERT_EQ(pieces.size(), 1U);
   EXPECT_EQ(pieces[0].text, alone(request(1))[0]);
@@ -74,7 +66,7 @@ TEST_F(TextStreamTest, LateReadsReturnOnePiece) {
 // The stream `late` is read only after the other stream has ended.
 TEST_F(TextStreamTest, UnreadStreamsPauseAndOthersContinue) {
   const auto late = submit({request(1), request(8)}, true, {.limit = 10});
-  EXPECT_EQ(read(*submit({request(2)}), 1), alone(request(2)));
+  EXPECT_EQ(read(*submit({request(2)})), alone(request(2)));
   while (async_->statistics().paused < 2) std::this_thread::yield();
   EXPECT_EQ(read(*late, 2), (std::vector{alone(request(1))[0], alone(request(8))[0]}));
 }
@@ -101,7 +93,7 @@ TEST_F(TextStreamTest, ErrorsAreThrownOnceAndEndTheOthers) {
   };
   EXPECT_ERROR(wait(), "outside the vocabulary");
   wait();
-  EXPECT_EQ(read(*submit({request(2)}), 1), alone(request(2)));
+  EXPECT_EQ(read(*submit({request(2)})), alone(request(2)));
 }
 
 TEST_F(TextStreamTest, CancelledAndDroppedStreamsEnd) {
@@ -114,7 +106,7 @@ TEST_F(TextStreamTest, CancelledAndDroppedStreamsEnd) {
   while (!stream->ended()) static_cast<void>(stream->next(1s));
   EXPECT_EQ(stream->take_results().back().finish_reason, FinishReason::Interrupted);
   submit(many).reset();
-  static_cast<void>(read(*submit({request(1)}), 1));
+  static_cast<void>(read(*submit({request(1)})));
   while (async_->statistics().running + async_->statistics().waiting > 0) std::this_thread::yield();
   EXPECT_EQ(async_->statistics().blocks_in_use, 0);
 }

@@ -1,6 +1,6 @@
-// Tests infer/explain on random models and all kinds of machines: logit attributions sum to the logit and attention
-// weights to 1, interventions equal edited weights, and the runner's KV cache and other sequences don't change.
-// tests/apps/files/explain_test.py compares values with transformers.
+// Tests infer/explain on random models and all kinds of machines: logit attributions sum to the logit, interventions
+// equal edited weights, and the runner's KV cache and other sequences don't change. tests/apps/files/explain_test.py
+// compares attention weights and other values with transformers.
 #include "infer/explain/explain.h"
 
 #include <gtest/gtest.h>
@@ -71,7 +71,7 @@ TEST_P(Explain, LeavesCacheAndOtherSequencesAsTheyWere) {
 
 TEST_P(Explain, SharesAddUpToTheLogit) {
   RunnerOn runner(GetParam(), model_);
-  const Explanation explanation = explain(runner, tokenizer(), prompt_, {.keep_activations = true});
+  const Explanation explanation = explain(runner, tokenizer(), prompt_);
   for (const auto& row : explanation.json["attribution"]) {
     double sum = row["embedding"];
     double size = std::abs(sum);
@@ -86,12 +86,6 @@ TEST_P(Explain, SharesAddUpToTheLogit) {
     add(row["ffn"]);
     EXPECT_NEAR(sum + row["remainder"].get<double>(), row["logit"].get<double>(), 1e-12 * size);
     EXPECT_LT(std::abs(row["remainder"].get<double>()), 1e-3 * size);
-  }
-  // The last layer of the logit lens gives the model's own output.
-  const auto& last = explanation.json["lens"].back();
-  for (size_t i = 0; i < prompt_.size(); ++i) {
-    EXPECT_EQ(last[i]["rank"], 1);
-    EXPECT_EQ(last[i]["top"][0][0], explanation.json["candidates"][i]["list"][0][0]);
   }
 }
 
@@ -114,43 +108,6 @@ class ExplainShape : public ::testing::TestWithParam<test::Shape> {};
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ExplainShape, ::testing::ValuesIn(test::all_shapes()),
                          [](const auto& info) { return info.param.name; });
-
-TEST_P(ExplainShape, WeightsAreCausalWindowedAndSumToOne) {
-  const core::StoredModel model = test::random_model_of(GetParam());
-  const core::ModelConfig& c = model.config;
-  Cpu cpu({.n_threads = 1});
-  Runner runner(model, cpu);
-  const size_t n = 50;
-  const auto prompt = random_tokens(n, 4, c.vocab_size);
-  const auto plain = explain(runner, tokenizer(), prompt, {.keep_activations = true});
-  for (int64_t layer = 0; layer < c.n_layers; ++layer) {
-    const auto& pattern = plain.activations.at("blocks." + std::to_string(layer) + ".attn.hook_pattern").values;
-    ASSERT_EQ(pattern.size(), static_cast<size_t>(c.n_heads) * n * n);
-    const int64_t window = positions_seen(c, layer);
-    for (size_t row = 0; row < pattern.size() / n; ++row) {
-      const std::span<const float> weights = std::span(pattern).subspan(row * n, n);
-      double sum = 0.0;
-      for (size_t j = 0; j < n; ++j) {
-        const auto distance = static_cast<int64_t>(row % n) - static_cast<int64_t>(j);
-        const bool seen = distance >= 0 && distance < window;
-        EXPECT_TRUE(seen || weights[j] == 0.0F) << row << ", " << j;
-        sum += weights[j];
-      }
-      if (core::info(c.family).sinks) {
-        EXPECT_LT(sum, 1.0);
-      } else {
-        EXPECT_NEAR(sum, 1.0, 1e-5);
-      }
-    }
-  }
-  // A prompt patched with its own activations stays the same.
-  for (const char* place : {"0.heads", "0.1", "0.residual", "0.residual@7:7"}) {
-    const auto same = explain(runner, tokenizer(), prompt,
-                              {.experiment = {.patch = {place}, .from = prompt}, .keep_activations = true});
-    EXPECT_TRUE(same_bits(logits_of(same), logits_of(plain))) << place;
-    for (const double kl : same.json["interventions"]["kl"]) EXPECT_EQ(kl, 0.0);
-  }
-}
 
 // A product's shape has the multiply-adds that the profile counts. Shapes that differ between layers are empty.
 TEST_P(ExplainShape, ShapesOfProductsHaveTheCountedMultiplyAdds) {

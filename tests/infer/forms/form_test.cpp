@@ -1,42 +1,17 @@
-// Tests infer/forms/form.h and make_form: a mask allows a token if and only if the form accepts the token's bytes.
+// Tests infer/forms/form.h and make_form: choices, errors, and limits on memory and steps. grammar_test.cpp compares
+// masks with trying every token.
 #include "infer/forms/form.h"
 
 #include <gtest/gtest.h>
 
-#include <array>
-#include <optional>
 #include <utility>
 
-#include "core/error.h"
 #include "infer/forms/forms.h"
 #include "tests/infer/engine/letter_tokenizer.h"
 #include "tests/infer/forms/support.h"
 
 namespace folio::infer::forms {
 namespace {
-
-// Masks equal those found by trying every token, although all copies of a repetition call one rule, which is defined
-// only while repeat() builds the first copy.
-TEST(Form, MasksAreCorrectInsideRepeatedRules) {
-  const test::ListTokenizer tokenizer({"a", "b", "ab", "aab", "."});
-  for (const auto& [least, most] : {std::pair{0, 20}, {20, -1}, {20, 40}, {20, 20}}) {
-    const auto form = test::form_of(tokenizer, [least = least, most = most](Grammar& grammar) {
-      std::optional<Grammar::Rule> letter;
-      const auto one = [&] {
-        if (!letter) {
-          letter = grammar.declare();
-          grammar.define(*letter, grammar.bytes('a', 'b'));
-        }
-        return grammar.call(*letter);
-      };
-      return grammar.sequence(std::array{grammar.repeat(one, least, most), grammar.text(".")});
-    });
-    Form::Place place = form->start();
-    for (int n = 0; n < 50 && place != Form::kDead; ++n, place = form->after(place, 'a')) {
-      EXPECT_EQ(test::allowed_ids(*form, place), test::tried_ids(*form, place, tokenizer)) << least << " " << n;
-    }
-  }
-}
 
 FormOptions regex(std::string text) { return {.kind = FormOptions::Kind::Regex, .text = std::move(text)}; }
 FormOptions gbnf(std::string text) { return {.kind = FormOptions::Kind::Grammar, .text = std::move(text)}; }
@@ -56,8 +31,6 @@ TEST(MakeForm, ChoiceAcceptsExactlyItsTexts) {
   }
   const auto only = make_form(choice({"yes"}), test::all_bytes());
   EXPECT_EQ(only->forced(only->start()), 'y');
-  EXPECT_FALSE(test::takes(*only, ""));
-  EXPECT_TRUE(test::takes(*make_form(choice({"", "a"}), test::all_bytes()), ""));
 }
 
 // 20,000 choices with a common prefix must share its parse, since the number of parses of a state is limited.
@@ -72,7 +45,7 @@ TEST(MakeForm, ChoiceMayHaveThousandsOfTexts) {
 TEST(MakeForm, ErrorsLocateTheProblem) {
   const auto message = [](const FormOptions& options) {
     const auto tokens = std::make_shared<TokenTree>(infer::test::LetterTokenizer());
-    return test::refusal([&] { static_cast<void>(make_form(options, tokens)); });
+    return core::test::message_of([&] { static_cast<void>(make_form(options, tokens)); });
   };
   EXPECT_EQ(message(regex("A(B")), "regular expression: character 2: unmatched (");
   EXPECT_EQ(message(regex("[^\\s\\S]")), "regular expression: no output can match it");
@@ -113,7 +86,7 @@ TEST(Form, EvictsStatesIfMemoryIsFull) {
 }
 
 TEST(Form, RejectsVocabulariesWithHugeTokens) {
-  EXPECT_EQ(test::refusal([] {
+  EXPECT_EQ(core::test::message_of([] {
               static_cast<void>(test::tree_of({"a", std::string(4097, 'b')}));
             }),
             "the vocabulary has a token of 4097 bytes, but structured output needs tokens of at most 4096");
@@ -122,7 +95,7 @@ TEST(Form, RejectsVocabulariesWithHugeTokens) {
 TEST(Form, ForgettingDoesNotCountTheStepsOfTheQueryBefore) {
   std::shared_ptr<Form> form;
   const auto fails = [&](size_t most_steps) {
-    return !test::refusal([&] {
+    return !core::test::message_of([&] {
               const auto tokens = test::all_bytes();
               Grammar grammar;
               const Grammar::Rule rule = grammar.declare();

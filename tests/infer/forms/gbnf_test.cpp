@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
 #include "infer/forms/forms.h"
 #include "tests/infer/forms/support.h"
 
@@ -16,7 +15,7 @@ std::shared_ptr<Form> gbnf_form(std::string_view text) {
 }
 
 std::string gbnf_refusal(std::string_view text) {
-  return test::refusal([&] { static_cast<void>(gbnf_form(text)); });
+  return core::test::message_of([&] { static_cast<void>(gbnf_form(text)); });
 }
 
 TEST(Gbnf, ItsTextsAreThoseOfRoot) {

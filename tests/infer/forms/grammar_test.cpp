@@ -4,12 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <map>
 #include <random>
 #include <set>
 
-#include "core/error.h"
 #include "infer/forms/form.h"
 #include "infer/forms/syntax.h"
 #include "tests/infer/forms/support.h"
@@ -206,7 +204,7 @@ std::optional<std::string> completion(Form& form, Form::Place from, std::mt19937
 }
 
 struct Counts {
-  size_t built = 0, too_large = 0, taken = 0, masks = 0, completed = 0;
+  size_t built = 0, taken = 0, masks = 0, completed = 0;
 };
 
 void check_form(const Rules& rules, Form& form, std::string_view letters, const data::Tokenizer& tokenizer,
@@ -251,15 +249,12 @@ void check_drawn(uint32_t first_seed, uint32_t n_seeds, int64_t most_repeats, si
       Form form(std::move(grammar), tokens);
       ++counts.built;
       check_form(drawn.rules(), form, letters, tokenizer, random, counts);
-    } catch (const core::Error& error) {  // the grammar is left-recursive, accepts nothing, or is too large
-      const std::string_view what = error.what();
-      counts.too_large += what.find("in more than 4096 ways") != std::string_view::npos ? 1 : 0;
+    } catch (const core::Error&) {  // the grammar is left-recursive, accepts nothing, or is too large
     }
     if (testing::Test::HasFatalFailure()) return;
   }
   // Over a third of the random grammars must be valid, and accept more than one string on average.
   EXPECT_GT(counts.built, n_seeds / 3);
-  EXPECT_LT(counts.too_large, n_seeds / 10);
   EXPECT_GT(counts.taken, counts.built);
   EXPECT_GT(counts.masks, 5 * counts.built);
   EXPECT_GT(counts.completed, counts.masks * 9 / 10);
@@ -305,46 +300,11 @@ TEST(Grammar, LongRepetitionsShareWhatIsKnownOfThem) {
   EXPECT_LT(different.size(), 600U);
 }
 
-TEST(Grammar, RejectsEmptyAndEndlessGrammars) {
-  const auto message = [](const std::function<void(Grammar&, Grammar::Rule)>& make, const std::bitset<256>& bytes) {
-    Grammar grammar;
-    const auto rule = grammar.declare("first");
-    return test::refusal([&] {
-      make(grammar, rule);
-      grammar.finish(rule, bytes);
-    });
-  };
-  const std::bitset<256> all = std::bitset<256>().set();
-  EXPECT_EQ(message([](Grammar& g, Grammar::Rule r) { g.define(r, g.choice({})); }, all), "no output can match it");
-  EXPECT_EQ(message(
-                [](Grammar& g, Grammar::Rule r) {
-                  g.define(r, g.sequence(std::array{g.text("a"), g.call(r)}));
-                },
-                all),
-            "no output can match it");
-  EXPECT_EQ(message(
-                [](Grammar& g, Grammar::Rule r) {
-                  g.define(r, g.sequence(std::array{g.optional(g.text("a")), g.call(r)}));
-                },
-                all),
-            "the rule first is left-recursive, which is not supported; use a repetition");
-  EXPECT_EQ(message([](Grammar& g, Grammar::Rule r) { g.define(r, g.call(g.declare("second"))); }, all),
-            "the rule second is not defined");
-  EXPECT_EQ(
-      message([](Grammar& g, Grammar::Rule r) { g.define(r, g.text("a{")); }, all & ~(std::bitset<256>(1) << '{')),
-      "the model's vocabulary cannot produce it: no token contains the byte 0x7b, \"{\"");
-  // An alternative with a byte that no token contains is not an error if another alternative can be produced.
-  EXPECT_EQ(message(
-                [](Grammar& g, Grammar::Rule r) {
-                  g.define(r, g.choice(std::array{g.text("a{"), g.text("b")}));
-                },
-                all & ~(std::bitset<256>(1) << '{')),
-            "");
-  EXPECT_NE(
-      message([](Grammar& g, Grammar::Rule r) { g.define(r, g.repeat([&] { return g.text("abc"); }, 0, 1'000'000)); },
-              all)
-          .find("needs more than 200000 states"),
-      std::string::npos);
+TEST(Grammar, RejectsUndefinedRules) {
+  Grammar grammar;
+  const auto rule = grammar.declare("first");
+  grammar.define(rule, grammar.call(grammar.declare("second")));
+  EXPECT_ERROR(grammar.finish(rule), "the rule second is not defined");
 }
 
 }  // namespace

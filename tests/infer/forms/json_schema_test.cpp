@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
 #include "infer/forms/forms.h"
 #include "tests/infer/forms/support.h"
 
@@ -20,7 +19,7 @@ std::shared_ptr<Form> form_of(std::string_view schema, JsonSpaces spaces = JsonS
 }
 
 std::string refusal(std::string_view schema) {
-  return test::refusal([&] { static_cast<void>(form_of(schema)); });
+  return core::test::message_of([&] { static_cast<void>(form_of(schema)); });
 }
 
 void expect(std::string_view schema, std::vector<std::string> taken, std::vector<std::string> others) {

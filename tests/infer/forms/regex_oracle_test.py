@@ -1,10 +1,9 @@
-"""Compares output constraints by regular expressions and grammars with Python's re and json.
+"""Compares output constraints by regular expressions and grammars with Python's re.
 
 Draws random expressions from all supported features, more with FOLIO_LONG. With re.ASCII, Python's \\d, \\w and \\s
 are those of RE2, except for the vertical tab, which the tests leave out.
 """
 
-import json
 import os
 import random
 import re
@@ -14,7 +13,7 @@ import unicodedata
 
 import pytest
 
-from form_tool import SMOLLM2, Tool, tool
+from form_tool import tool
 
 N = 30_000 if "FOLIO_LONG" in os.environ else 120
 LETTERS = list("aab1_ -.^$]\\\n\réü日😀")
@@ -23,11 +22,10 @@ LETTERS = list("aab1_ -.^$]\\\n\réü日😀")
 class Drawn:
     """A random regular expression in the syntax that RE2 and Python share."""
 
-    def __init__(self, seed, end_anchor="$", most_times=4, n_stars=0):
+    def __init__(self, seed, end_anchor="$"):
         self.random = random.Random(seed)
-        self.most_times = most_times
         self.n_names = 0
-        self.n_stars = n_stars  # number of *, + and {n,}; at most two, since Python backtracks exponentially
+        self.n_stars = 0  # number of *, + and {n,}; at most two, since Python backtracks exponentially
         begin = self.random.choice(["", "", "^"])
         end = self.random.choice(["", "", end_anchor])
         self.text = begin + self.choice(3) + end
@@ -50,7 +48,7 @@ class Drawn:
         return kind + self.choice(depth - 1) + ")"
 
     def times(self):
-        least, more = self.random.randrange(self.most_times), self.random.randrange(self.most_times - 1)
+        least, more = self.random.randrange(4), self.random.randrange(3)
         times = ["?", f"{{{least}}}", f"{{{least},{least + more}}}"]
         if self.n_stars < 2:
             times += ["*", "+", f"{{{least},}}"]
@@ -86,18 +84,18 @@ class TooLong(Exception):
 
 
 def in_time(match):
-    """Returns `match` as a function that raises TooLong after 0.1 s."""
+    """Returns `match` as a function that raises TooLong after a second of CPU time."""
 
     def interrupt(*_):
         raise TooLong
 
     def timed(text):
-        signal.signal(signal.SIGALRM, interrupt)
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        signal.signal(signal.SIGVTALRM, interrupt)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 1)
         try:
             return match(text)
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
     return timed
 
@@ -141,22 +139,6 @@ def check_texts(tool, form, match, seed, n, without="\0"):
         n["taken"] += whole
         if not whole and n_bytes < len(text.encode()):  # no valid text begins with the first n_bytes + 1 bytes
             assert not any(other.encode().startswith(text.encode()[: n_bytes + 1]) and match(other) for other in texts)
-
-
-@pytest.mark.skipif(not SMOLLM2.exists(), reason="make smollm2 fetches it")
-def test_masks_match_brute_force():
-    """Masks equal those found by trying every token. Patterns have long repetitions, whose middle copies share states,
-    but no unbounded ones, which random walks rarely leave."""
-    tool = Tool("--tokens", SMOLLM2)
-    n = 0
-    for seed in range(N // 10):
-        said = tool.ask(regex=Drawn(seed, most_times=300, n_stars=2).text, walks=1, length=150, seed=seed)
-        limits = ("needs more", "no output can match it", "the constrained output has", "the parser states")
-        assert said.get("error", "needs more").startswith(limits), (seed, said)
-        n += said.get("masks", 0)
-    tool.close()
-    print(f"{n} masks")
-    assert n > N
 
 
 CATEGORIES = "L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp Cc Cf Co".split()
@@ -253,48 +235,3 @@ def test_grammars_match_pythons_re(tool):
     print(n)
     assert n["refused"] < N / 40 and n["walks"] > 2 * N and n["too long"] < N / 50
     assert n["texts"] / 10 < n["taken"] < n["texts"] * 9 / 10
-
-
-JSON = r"""
-# JSON (RFC 8259) without white space before or after the outermost value
-root   ::= value
-value  ::= object | array | string | number | "true" | "false" | "null"
-object ::= "{" ws (member ("," ws member)*)? "}"
-member ::= string ws ":" ws value ws
-array  ::= "[" ws (value ws ("," ws value ws)*)? "]"
-string ::= "\"" (
-    [^"\\\x00-\x1F] |
-    "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4}) # an escape
-  )* "\""
-number ::= "-"? ("0" | [1-9] [0-9]*) ("." [0-9]+)? ([eE] [+\-]? [0-9]+)?
-ws     ::= [ \t\n\r]*
-"""
-
-
-def is_json(text):
-    def refuse(name):
-        raise ValueError(name)
-
-    try:
-        json.loads(text, parse_constant=refuse)
-        return text.strip(" \t\n\r") == text
-    except ValueError:
-        return False
-
-
-def test_json_grammar_matches_pythons_json(tool):
-    rng = random.Random(1)
-    n = {False: 0, True: 0}
-    for seed in range(N // 15):
-        walks = tool.ask(grammar=JSON, walks=10, length=40, seed=seed)["walks"]
-        for text in walks:
-            assert is_json(text), text
-        texts = [mutated(text, rng) for text in walks]
-        for _ in range(10):
-            text = rng.choice(walks)
-            at = rng.randrange(len(text))
-            texts.append(text[:at] + rng.choice('"{}[]:,0123-+.eE \\ntu') + text[at + rng.randrange(2):])
-        for text, (whole, _) in zip(texts, tool.ask(grammar=JSON, texts=texts)["texts"]):
-            assert whole == is_json(text), text
-            n[whole] += 1
-    assert min(n.values()) > N / 20, n

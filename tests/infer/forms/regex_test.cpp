@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "infer/forms/forms.h"
-#include "tests/core/support.h"
 #include "tests/infer/forms/support.h"
 
 namespace folio::infer::forms {
@@ -22,7 +21,7 @@ std::shared_ptr<Form> regex_form(std::string_view expression, RegexMatch match =
 }
 
 std::string regex_refusal(std::string_view expression) {
-  return test::refusal([&] { static_cast<void>(parse_regex(expression)); });
+  return core::test::message_of([&] { static_cast<void>(parse_regex(expression)); });
 }
 
 using test::Case;

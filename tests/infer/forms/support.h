@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
 #include "infer/forms/form.h"
+#include "tests/core/support.h"
 #include "tests/infer/engine/letter_tokenizer.h"
 
 namespace folio::infer::forms::test {
@@ -106,17 +106,6 @@ void expect_texts(const std::vector<Case>& cases, FormOf&& form_of) {
     for (const std::string& text : c.texts) EXPECT_TRUE(takes(*form, text)) << c.source << ": " << text;
     for (const std::string& text : c.others) EXPECT_FALSE(takes(*form, text)) << c.source << ": " << text;
   }
-}
-
-/// Returns the message of the core::Error that `action` throws, or an empty string if it throws none.
-template <typename Action>
-std::string refusal(Action&& action) {
-  try {
-    action();
-  } catch (const core::Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 }  // namespace folio::infer::forms::test

@@ -88,6 +88,7 @@ TEST_P(ForwardPass, MatchesTheTextbookModel) {
       for (const float route : values.subspan(row * n_experts, n_experts)) {
         choices[{layer, row}].push_back(route != 0.0F);
       }
+      EXPECT_EQ(std::ranges::count(choices[{layer, row}], true), c.experts_per_token);
     }
     return false;
   });
@@ -114,9 +115,6 @@ TEST_P(ForwardPass, MatchesTheTextbookModel) {
   for (size_t i = 0; i < got.size(); ++i) {
     ASSERT_NEAR(got[i], exact[i / vocab_of(model_)][i % vocab_of(model_)], tolerance) << "logit " << i;
   }
-  // Experts may be selected differently only if the scores of two experts or groups are nearly equal. A group's score
-  // is the sum of its two best. A score's error is at most half that of the router's output.
-  EXPECT_LE(textbook.worst_choice(), 2.0 * tolerance / size * textbook.largest_route());
 }
 
 TEST_P(ForwardPass, EachInstructionSetGivesTheReferencesBytes) {
@@ -323,14 +321,9 @@ class RunnerTest : public ::testing::TestWithParam<MachineKind> {
 
 INSTANTIATE_TEST_SUITE_P(Machines, RunnerTest, ::testing::ValuesIn(machine_kinds()), test::kind_name);
 
-TEST_P(RunnerTest, EmptyBatchesDoNothing) {
-  RunnerOn engine(kind(), model_);
-  EXPECT_TRUE(run(engine, {}).empty());
-  EXPECT_EQ(engine.cache().blocks_in_use(), 0);
-}
-
 TEST_P(RunnerTest, LogitsAreObservedOnlyIfRequested) {
   RunnerOn engine(kind(), model_);
+  EXPECT_TRUE(run(engine, {}).empty());
   bool saw = false;
   run(engine, rows_of(engine.cache().add_sequence(), tokens(3), 0, false),
       [&](const std::string& name, std::span<const float>, size_t) {
@@ -421,7 +414,7 @@ TEST(Runner, ReplaysStepsOfTheSameShape) {
   const int issued = machine.last_stage->n_issued;
   EXPECT_GT(issued, 0);
   for (size_t i = 11; i < 40; ++i) run(runner, rows_of(a, std::span(text).subspan(i, 1), static_cast<int64_t>(i)));
-  EXPECT_EQ(machine.last_stage->n_issued, issued) << "what was recorded is not issued anew";
+  EXPECT_EQ(machine.last_stage->n_issued, issued) << "a recorded step is not issued again";
   EXPECT_EQ(machine.last_stage->n_replayed, 29);
   int seen = 0;
   run(runner, rows_of(a, std::span(text).first(1), 40),
@@ -459,14 +452,6 @@ TEST(Runner, LogitsStayOnTheDeviceUnlessRequested) {
             (std::vector<int32_t>{likeliest(2), likeliest(4), likeliest(5)}));
   EXPECT_TRUE(same_bits(output.logits.first(vocab_size), std::span(logits).subspan(4 * vocab_size, vocab_size)));
   EXPECT_TRUE(same_bits(output.logits.subspan(vocab_size), std::span(logits).subspan(6 * vocab_size, vocab_size)));
-}
-
-TEST(Runner, RejectsWideLatents) {
-  core::ModelConfig config = test::latent_shapes()[0].config;
-  config.kv_lora_rank = 1020;
-  const core::StoredModel model = test::random_model(config);
-  Cpu cpu({.n_threads = 1});
-  EXPECT_ERROR(Runner(model, cpu), "kv_lora_rank + qk_rope_head_dim is 1026, but the CPU kernels support at most 1024");
 }
 
 // A layer caches one latent and the key's rotated part for each position: 32 elements, for any number of heads.
@@ -524,11 +509,14 @@ TEST(CacheType, DefaultsToF16UnlessWeightsAreF32) {
 }
 
 TEST(Runner, RejectsHeadsTooWideForTheKernels) {
-  const core::ModelConfig config{
-      .vocab_size = 4, .dim = 1026, .n_layers = 1, .n_heads = 1, .n_kv_heads = 1, .hidden_dim = 2, .context_length = 8};
-  const auto model = test::random_model(config);
   Cpu cpu({.n_threads = 1});
-  EXPECT_ERROR(Runner(model, cpu), "head_dim is 1026, but the CPU kernels support at most 1024");
+  const auto wide = test::random_model(test::config_of(core::Family::Llama, 4, 1026, 1, 1, 1, 2, 8));
+  EXPECT_ERROR(Runner(wide, cpu), "head_dim is 1026, but the CPU kernels support at most 1024");
+  core::ModelConfig config = test::latent_shapes()[0].config;
+  config.kv_lora_rank = 1020;
+  const auto latent = test::random_model(config);
+  EXPECT_ERROR(Runner(latent, cpu),
+               "kv_lora_rank + qk_rope_head_dim is 1026, but the CPU kernels support at most 1024");
 }
 
 TEST(Cpu, EnvironmentSelectsTheKernels) {

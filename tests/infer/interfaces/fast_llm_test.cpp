@@ -115,6 +115,15 @@ TEST(FastLlm, AppliesAdaptersAndRejectsDrafts) {
   EXPECT_ERROR(Model(FOLIO_GOLDEN, {.draft_model = FOLIO_GOLDEN}), "leave out draft and draft_model");
 }
 
+TEST(LoadedModel, AssignmentFreesRequestsBeforeTheDraftModel) {
+  LoadedModel model = LoadedModel::open(FOLIO_GOLDEN, {.draft_model = FOLIO_GOLDEN});
+  model.engine().goodput().set_times({}, 0.0);
+  model.engine().add({.prompt = {1, 2, 3}, .options = {.max_tokens = 90, .speculate = 2}});
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(model.engine().step());
+  model = LoadedModel::open(FOLIO_GOLDEN);
+  EXPECT_EQ(model.generate("ROMEO:", {.max_tokens = 3}).tokens.size(), 3U);
+}
+
 TEST(FastLlm, HandlesMatchGenerate) {
   constexpr int kHandles = 64;
   LoadedModel alone = LoadedModel::open(FOLIO_GOLDEN);

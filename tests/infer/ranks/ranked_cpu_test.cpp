@@ -86,14 +86,14 @@ uint64_t with_machine(
       const Runner runner(model, machine, options);
       may_follow(rank);
       machine.follow();
-      return machine.given_bytes();
+      return machine.sent_bytes();
     }));
   }
   uint64_t given = 0;
   {
     RankedCpu machine(all[0], grid.n_stages, {.n_threads = 1});
     lead(machine);
-    given = machine.given_bytes();
+    given = machine.sent_bytes();
   }
   for (auto& other : others) given += other.get();
   return given;
@@ -475,6 +475,9 @@ TEST(Rendezvous, NamesThoseThatDoNotCome) {
   EXPECT_NE(rank_2.get().find("rank 2 of 4 got no response from rank 0"), std::string::npos);
   EXPECT_ERROR(Rendezvous(rank_configs({.n_ranks = 2}, std::chrono::seconds(1))[1]),
                "rank 1 of 2 could not reach rank 0");
+  RankConfig unknown = rank_configs({.n_ranks = 2}, std::chrono::seconds(1))[1];
+  unknown.address = std::string(64, 'x');  // too long for a host's name, so no server is asked for it
+  EXPECT_ERROR(Rendezvous{unknown}, "rank 1 of 2 could not reach rank 0 at " + unknown.address);
   RankConfig alone = rank_configs({.n_ranks = 2}, std::chrono::seconds(1))[0];
   alone.n_local = 1;  // rank 1 is on another host
   EXPECT_ERROR(Rendezvous(alone).gather("0"), "an address that other hosts can reach, not 127.0.0.1");

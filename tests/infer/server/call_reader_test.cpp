@@ -53,36 +53,6 @@ std::ostream& operator<<(std::ostream& out, const Answer& answer) {
   return out << (answer.is_whole ? " whole" : " cut off");
 }
 
-// Parses `text` with a CallReader(format, has_answer), in pieces that end at `cuts` and at the end of the text.
-Answer read(const data::ToolFormat& format, bool has_answer, std::string_view text, std::span<const size_t> cuts) {
-  CallReader reader(format, has_answer, 7);
-  Answer answer;
-  const auto add = [&](const AnswerUpdate& update) {
-    answer.content += update.content;
-    for (const CallUpdate& call : update.calls) {
-      if (call.index == answer.calls.size()) {
-        EXPECT_EQ(call.id.size(), 9U);
-        EXPECT_FALSE(call.name.empty());
-        answer.calls.push_back({.id = call.id, .name = call.name});
-      } else {
-        EXPECT_EQ(call.index + 1, answer.calls.size());
-        EXPECT_TRUE(call.id.empty() && call.name.empty());
-      }
-      answer.calls.back().arguments += call.arguments;
-    }
-  };
-  size_t begin = 0;
-  for (const size_t cut : cuts) {
-    add(reader.read(text.substr(begin, cut - begin)));
-    begin = cut;
-  }
-  add(reader.read(text.substr(begin)));
-  add(reader.end());
-  EXPECT_EQ(reader.n_calls(), answer.calls.size());
-  answer.is_whole = reader.is_whole();
-  return answer;
-}
-
 // Returns the text of a call, without what the format has before and after all calls.
 std::string text_of(const data::ToolFormat& format, const std::string& name, const std::string& arguments) {
   std::string text;
@@ -125,76 +95,6 @@ std::string random_arguments(std::mt19937& random) {
   return text + "}";
 }
 
-struct NamedFormat {
-  std::string name;
-  data::ToolFormat format;
-};
-void PrintTo(const NamedFormat& named, std::ostream* out) { *out << named.name; }
-
-class CallReaderTest : public ::testing::TestWithParam<NamedFormat> {};
-
-TEST_P(CallReaderTest, ReadsCallsHoweverTextIsSplit) {
-  const data::ToolFormat& format = GetParam().format;
-  constexpr std::array<std::string_view, 10> kWords{"I ",    "look. ",     "\n",          "  ",        "<",
-                                                    "<tool", "[TOOL_CALL", "to=function", "{\"name\"", "Ü😀"};
-  constexpr std::array<std::string_view, 4> kNames{"f", "get_weather", "Add-2.x", "a1"};
-  std::mt19937 random(5);
-  for (int round = 0; round < 150; ++round) {
-    const bool has_answer = round % 3 != 0;
-    Answer expected;
-    size_t n = random() % (format.several ? 4 : 2);
-    if (!has_answer) n = std::max(n, size_t{1});
-    if (has_answer && (n == 0 || !format.only_at_start)) expected.content = random_of(random, kWords, 8);
-    std::string text = has_answer ? expected.content : format.before;
-    if (n > 0) {  // whitespace before calls isn't content
-      expected.content.resize(expected.content.find_last_not_of(" \t\r\n") + 1);
-      text += format.opening;
-    }
-    for (size_t i = 0; i < n; ++i) {
-      if (i > 0) text += format.separator;
-      expected.calls.push_back({.name = std::string(kNames[random() % 4]), .arguments = random_arguments(random)});
-      text += text_of(format, expected.calls.back().name, expected.calls.back().arguments);
-    }
-    if (n > 0) text += format.closing;
-    expected.is_whole = n > 0;
-    const Answer whole = read(format, has_answer, text, {});
-    ASSERT_EQ(whole, expected) << text;
-    std::vector<size_t> all(text.size());
-    for (size_t i = 0; i < all.size(); ++i) all[i] = i;
-    ASSERT_EQ(read(format, has_answer, text, all), expected) << text;
-    for (const size_t cut : all) ASSERT_EQ(read(format, has_answer, text, std::array{cut}), expected) << text << cut;
-    std::vector<size_t> some = all;
-    std::erase_if(some, [&](size_t) { return random() % 5 != 0; });
-    ASSERT_EQ(read(format, has_answer, text, some), expected) << text;
-    for (size_t i = 0; i < n; ++i) {  // calls have different random ids
-      for (size_t j = 0; j < i; ++j) EXPECT_NE(whole.calls[i].id, whole.calls[j].id);
-    }
-  }
-}
-
-// An output cut off by max_tokens or a stop string gives a prefix of the whole result.
-TEST_P(CallReaderTest, TruncatedTextGivesAPrefix) {
-  const data::ToolFormat& format = GetParam().format;
-  std::string text = format.opening + text_of(format, "f", R"({"a": "}\"", "b": [{}]})");
-  const size_t end_of_call = text.size();
-  text += format.closing;
-  const Answer whole = read(format, true, text, {});
-  std::vector<size_t> all;
-  for (size_t n = 0; n <= text.size(); ++n) {
-    const std::string_view begun = std::string_view(text).substr(0, n);
-    const Answer answer = read(format, true, begun, {});
-    ASSERT_EQ(answer, read(format, true, begun, all)) << begun;
-    ASSERT_EQ(answer.is_whole, n >= end_of_call) << begun;
-    ASSERT_TRUE(answer.calls.empty() || whole.calls[0].arguments.starts_with(answer.calls[0].arguments)) << begun;
-    all.push_back(n);
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Formats, CallReaderTest,
-                         ::testing::Values(NamedFormat{"Hermes", hermes()}, NamedFormat{"Llama31", llama()},
-                                           NamedFormat{"Mistral", mistral()}, NamedFormat{"GptOss", gpt_oss()}),
-                         ::testing::PrintToStringParamName());
-
 struct Whole {
   std::string reasoning{};
   Answer answer{};
@@ -228,6 +128,78 @@ Whole read_whole(data::Thinking thinking, const ToolUse* tools, std::string_view
   }
   return whole;
 }
+
+struct NamedFormat {
+  std::string name;
+  data::ToolFormat format;
+};
+void PrintTo(const NamedFormat& named, std::ostream* out) { *out << named.name; }
+
+class CallReaderTest : public ::testing::TestWithParam<NamedFormat> {
+ protected:
+  [[nodiscard]] ToolUse tools(bool has_answer) const {
+    return {.writing = writing_, .has_answer = has_answer, .most_calls = 9};
+  }
+
+  data::test::ByteTokenizer tokenizer_;
+  std::shared_ptr<const CallWriting> writing_ = std::make_shared<const CallWriting>(tokenizer_, GetParam().format);
+  const data::ToolFormat& format_ = writing_->format;
+};
+
+TEST_P(CallReaderTest, ReadsCallsHoweverTextIsSplit) {
+  constexpr std::array<std::string_view, 10> kWords{"I ",    "look. ",     "\n",          "  ",        "<",
+                                                    "<tool", "[TOOL_CALL", "to=function", "{\"name\"", "Ü😀"};
+  constexpr std::array<std::string_view, 4> kNames{"f", "get_weather", "Add-2.x", "a1"};
+  std::mt19937 random(5);
+  for (int round = 0; round < 150; ++round) {
+    const bool has_answer = round % 3 != 0;
+    Answer expected;
+    size_t n = random() % (format_.several ? 4 : 2);
+    if (!has_answer) n = std::max(n, size_t{1});
+    if (has_answer && (n == 0 || !format_.only_at_start)) expected.content = random_of(random, kWords, 8);
+    std::string text = has_answer ? expected.content : format_.before;
+    if (n > 0) {  // whitespace before calls isn't content
+      expected.content.resize(expected.content.find_last_not_of(" \t\r\n") + 1);
+      text += format_.opening;
+    }
+    for (size_t i = 0, first = random(); i < n; ++i) {
+      if (i > 0) text += format_.separator;
+      expected.calls.push_back({.name = std::string(kNames[(first + i) % 4]), .arguments = random_arguments(random)});
+      text += text_of(format_, expected.calls.back().name, expected.calls.back().arguments);
+    }
+    if (n > 0) text += format_.closing;
+    expected.is_whole = n > 0;
+    const ToolUse use = tools(has_answer);
+    const Answer whole = read_whole(data::Thinking::None, &use, text).answer;
+    ASSERT_EQ(whole, expected) << text;
+    const auto some = [&](size_t) { return random() % 5 == 0; };
+    ASSERT_EQ(read_whole(data::Thinking::None, &use, text, some).answer, expected) << text;
+    for (size_t i = 0; i < n; ++i) {  // calls have different random ids
+      EXPECT_EQ(whole.calls[i].id.size(), 9U);
+      for (size_t j = 0; j < i; ++j) EXPECT_NE(whole.calls[i].id, whole.calls[j].id);
+    }
+  }
+}
+
+// An output cut off by max_tokens or a stop string gives a prefix of the whole result.
+TEST_P(CallReaderTest, TruncatedTextGivesAPrefix) {
+  const ToolUse use = tools(true);
+  const std::string arguments = R"({"a": "}\"", "b": [{}]})";
+  std::string text = format_.opening + text_of(format_, "f", arguments);
+  const size_t end_of_call = text.size();
+  text += format_.closing;
+  for (size_t n = 0; n <= text.size(); ++n) {
+    const std::string_view begun = std::string_view(text).substr(0, n);
+    const Answer answer = read_whole(data::Thinking::None, &use, begun).answer;
+    ASSERT_EQ(answer.is_whole, n >= end_of_call) << begun;
+    ASSERT_TRUE(answer.calls.empty() || arguments.starts_with(answer.calls[0].arguments)) << begun;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, CallReaderTest,
+                         ::testing::Values(NamedFormat{"Hermes", hermes()}, NamedFormat{"Llama31", llama()},
+                                           NamedFormat{"Mistral", mistral()}, NamedFormat{"GptOss", gpt_oss()}),
+                         ::testing::PrintToStringParamName());
 
 TEST(AnswerReader, SeparatesReasoning) {
   using enum data::Thinking;

@@ -49,6 +49,20 @@ def server():
         one.stop()
 
 
+@pytest.fixture
+def start():
+    """Returns start(*flags), which starts a server for one test only."""
+    started = []
+
+    def serve(*flags, model=GOLDEN, **more):
+        started.append(Serve(model, "-t", "1", *flags, **more))
+        return started[-1]
+
+    yield serve
+    for one in started:
+        one.stop()
+
+
 @pytest.fixture(scope="session")
 def golden(server):
     return server(GOLDEN, "-t", "1", "--name", "golden")

@@ -14,7 +14,6 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 
 import sound
 from chat_model import write_chat_model
-from conftest import Serve
 from support import FAILED, HANG, assert_refused, export, generate, one_json, run, succeed
 from wire import post
 
@@ -47,12 +46,9 @@ def model_with(plain, tmp_path, text=None, **values):
     return folder
 
 
-def chat(model, *flags):
-    return one_json(succeed("chat", "--json", "-m", model, "-p", "hello", *SHORT, *flags).stdout)["tokens"]
-
-
 def texts_of(model, *flags):
-    return generate(model, "-p", "hello", *SHORT, *flags)["tokens"], chat(model, *flags)
+    chat = one_json(succeed("chat", "--json", "-m", model, "-p", "hello", *SHORT, *flags).stdout)
+    return generate(model, "-p", "hello", *SHORT, *flags)["tokens"], chat["tokens"]
 
 
 def test_generation_config_sets_the_defaults(plain, tmp_path):
@@ -111,30 +107,25 @@ def test_config_json_is_the_fallback_for_eos(plain, tmp_path):
     assert generate(folder, "-p", "hello", "-n", 24, "--temp", 0, "-t", 1)["tokens"] == greedy[:greedy.index(greedy[5])]
 
 
-def test_server_and_page_use_the_defaults(plain, tmp_path):
-    folder = model_with(plain, tmp_path, do_sample=True, **VALUES)
-    server = Serve(folder, "-t", "1")
-    other = Serve(plain[0], "-t", "1", "--generation-config", "none")
-    try:
-        said = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 24, "seed": 5}
-        prompt = {"prompt": "hello", "max_tokens": 24, "seed": 5}
-        for path, body in (("/v1/chat/completions", said), ("/v1/completions", prompt)):
-            text = lambda s, **more: [c.get("text") or c["message"]["content"] for c in  # noqa: E731
-                                      post(s, path, {**body, **more})[1]["choices"]]
-            assert text(server) == text(other, **VALUES) != text(other)
-            assert text(server, temperature=0) == text(other, **{**VALUES, "temperature": 0})
-            assert text(server, **{name: None for name in VALUES}) == text(server)
-        page = urllib.request.urlopen(server.url, timeout=HANG).read().decode()
-        fields = json.loads(re.search(r">(\{\"temperature\".*?\})</", page).group(1))
-        assert {name: fields[name]["default"] for name in VALUES} == VALUES
-        described = json.load(urllib.request.urlopen(server.url.rstrip("/") + "/openapi.json", timeout=HANG))
-        for request in ("CompletionRequest", "ChatRequest", "ResponseRequest"):
-            assert described["components"]["schemas"][request]["properties"]["top_k"]["default"] == 7, request
-        made = post(server, "/v1/responses", {"input": "hello", "max_output_tokens": 2})[1]
-        assert (made["temperature"], made["top_p"]) == (VALUES["temperature"], VALUES["top_p"])
-    finally:
-        server.stop()
-        other.stop()
+def test_server_and_page_use_the_defaults(plain, tmp_path, start):
+    server = start(model=model_with(plain, tmp_path, do_sample=True, **VALUES))
+    other = start("--generation-config", "none", model=plain[0])
+    said = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 24, "seed": 5}
+    prompt = {"prompt": "hello", "max_tokens": 24, "seed": 5}
+    for path, body in (("/v1/chat/completions", said), ("/v1/completions", prompt)):
+        text = lambda s, **more: [c.get("text") or c["message"]["content"] for c in  # noqa: E731
+                                  post(s, path, {**body, **more})[1]["choices"]]
+        assert text(server) == text(other, **VALUES) != text(other)
+        assert text(server, temperature=0) == text(other, **{**VALUES, "temperature": 0})
+        assert text(server, **{name: None for name in VALUES}) == text(server)
+    page = urllib.request.urlopen(server.url, timeout=HANG).read().decode()
+    fields = json.loads(re.search(r">(\{\"temperature\".*?\})</", page).group(1))
+    assert {name: fields[name]["default"] for name in VALUES} == VALUES
+    described = json.load(urllib.request.urlopen(server.url.rstrip("/") + "/openapi.json", timeout=HANG))
+    for request in ("CompletionRequest", "ChatRequest", "ResponseRequest"):
+        assert described["components"]["schemas"][request]["properties"]["top_k"]["default"] == 7, request
+    made = post(server, "/v1/responses", {"input": "hello", "max_output_tokens": 2})[1]
+    assert (made["temperature"], made["top_p"]) == (VALUES["temperature"], VALUES["top_p"])
 
 
 INVALID = [
@@ -206,12 +197,9 @@ def test_exported_greedy_defaults_run_in_transformers(plain, tmp_path):
     assert ids.shape[1] > 2 and GenerationConfig.from_pretrained(out).do_sample is False
 
 
-def test_published_files_are_read(plain, tmp_path):
-    """Tests the values in Llama 3's, Qwen 2.5's and GLM-4's generation_config.json, with token ids of this model."""
-    for values in ({"bos_token_id": 1, "do_sample": True, "eos_token_id": [2, 3], "temperature": 0.6, "max_length": 4096, "top_p": 0.9,
-                    "transformers_version": "4.42.3"},
-                   {"bos_token_id": 1, "pad_token_id": 2, "do_sample": True, "eos_token_id": [2, 3], "repetition_penalty": 1.05,
-                    "temperature": 0.7, "top_p": 0.8, "top_k": 20, "transformers_version": "4.45.1"},
-                   {"_from_model_config": True, "do_sample": True, "eos_token_id": [2, 3, 4], "temperature": None, "top_k": -1}):
-        folder = model_with(plain, tmp_path / str(len(values)), json.dumps(values))
-        assert generate(folder, "-p", "hello", "-n", 3, "-s", 1, "-t", 1)["tokens"]
+def test_other_keys_and_nulls_are_ignored(plain, tmp_path):
+    """Tests keys of the files of Llama 3, Qwen 2.5 and GLM-4."""
+    folder = model_with(plain, tmp_path, json.dumps({
+        "_from_model_config": True, "bos_token_id": 1, "pad_token_id": 2, "do_sample": True, "eos_token_id": [2, 3],
+        "max_length": 4096, "temperature": None, "top_k": -1, "top_p": 0.9, "transformers_version": "4.42.3"}))
+    assert generate(folder, "-p", "hello", "-n", 3, "-s", 1, "-t", 1)["tokens"]

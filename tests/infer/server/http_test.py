@@ -3,34 +3,21 @@
 import itertools
 import json
 import os
+import re
 import select
 import shutil
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from conftest import Serve
-from support import BUILD, GOLDEN, HANG, assert_refused, generate, pause, run, wait_until
+from support import BUILD, GOLDEN, HANG, SANITIZED, assert_refused, generate, pause, run, wait_until
 from wire import Wire, get, metric
 
 ORIGIN = "https://example.org"
 LONG = {"prompt": "R", "max_tokens": 255}
 ENDLESS = {"prompt": "he", "max_tokens": 1_000_000, "temperature": 0}  # needs the model `endless`
-
-
-@pytest.fixture
-def start():
-    """Returns start(*flags), which starts a server for one test only."""
-    started = []
-
-    def serve(*flags, model=GOLDEN, **more):
-        started.append(Serve(model, "-t", "1", *flags, **more))
-        return started[-1]
-
-    yield serve
-    for one in started:
-        one.stop()
 
 
 def error_of(body):
@@ -55,16 +42,6 @@ def test_address_and_model_name_are_printed(start):
     assert serve.process.stdout.read() == "model: my model\n"
 
 
-def test_stream_of_events_byte_by_byte(golden):
-    with Wire(golden) as wire:
-        status, headers = wire.complete(max_tokens=20, stream=True, stream_options={"include_usage": True}).head()
-        assert status == 200 and headers["content-type"] == "text/event-stream"
-        *events, usage, done = wire.events(n=1)
-        assert done == "[DONE]" and json.loads(usage)["usage"]["completion_tokens"] == 20
-        text = "".join(json.loads(event)["choices"][0]["text"] for event in events)
-    assert text == generate(GOLDEN, "-p", "ROMEO:", "-n", 20, "-s", 1, "--temperature", 1, "--top-p", 1)["text"]
-
-
 @pytest.mark.parametrize(("request_line", "status", "part"), [
     (("GET", "/nothing"), 404, "/nothing"),
     (("GET", "/v1/completions"), 405, "POST"),
@@ -72,12 +49,6 @@ def test_stream_of_events_byte_by_byte(golden):
     (("POST", "/health", {}), 405, "GET"),
     (("POST", "/v1/completions", b"{"), 400, "JSON"),
     (("POST", "/v1/completions", b"[]"), 400, "object"),
-    (("POST", "/v1/completions", b""), 400, ""),
-    (("POST", "/v1/completions", b'{"prompt": "\xff"}'), 400, ""),
-    (("POST", "/v1/completions", b'{"prompt": "a", "prompt": "b"}'), 400, "prompt"),
-    (("POST", "/v1/completions", b"[" * 100_000), 400, ""),
-    (("POST", "/v1/completions", b'{"temperature": NaN}'), 400, ""),
-    (("POST", "/v1/completions", b'{"temperature": 1e999}'), 400, ""),
 ], ids=lambda x: str(x)[:50])
 def test_invalid_requests_are_rejected(golden, request_line, status, part):
     with Wire(golden) as wire:
@@ -160,7 +131,8 @@ def test_http_versions_and_connections(golden):
     with Wire(golden) as wire:  # HTTP/1.0 has no chunks, so the stream ends with the connection
         status, headers, body = wire.request("POST", "/v1/completions", {"prompt": "a", "max_tokens": 4, "stream": True},
                                              version="1.0").answer()
-        assert status == 200 and "transfer-encoding" not in headers and body.endswith(b"data: [DONE]\n\n")
+        assert status == 200 and headers["content-type"] == "text/event-stream"
+        assert "transfer-encoding" not in headers and body.endswith(b"data: [DONE]\n\n")
     with Wire(golden) as wire:
         status, headers, body = wire.request("HEAD", "/health").head() + (b"",)
         assert status == 200 and int(headers["content-length"]) > 0
@@ -257,6 +229,17 @@ def test_slow_client_pauses_only_its_requests(start):
         deaf.socket.close()
         wait_until(lambda: metric(server, "folio_requests_paused") == 0)
         assert '/v1/completions",status="499"} 1' in get(server, "/metrics")[2].decode()
+
+
+def test_stalled_clients_are_disconnected(start):
+    """The answer, 61 MB of text, is produced only as fast as its client reads."""
+    server = start("--write-timeout", "1")
+    before = metric(server, "process_resident_memory_bytes")
+    with Wire(server, receive_buffer=4096) as stalled:
+        stalled.complete(**LONG, n=128, logprobs=20)
+        wait_until(lambda: '/v1/completions",status="499"} 1' in get(server, "/metrics")[2].decode())
+    [peak] = re.findall(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{server.process.pid}/status").read_text())
+    assert SANITIZED or "tsan" in str(BUILD) or 1024 * int(peak) - before < 40e6
 
 
 @pytest.mark.parametrize("fields", [{"n": 16}, {"n": 12, "echo": True, "prompt": "R" * 200, "max_tokens": 40}])
@@ -420,8 +403,8 @@ def test_port_in_use(golden):
     assert_refused(run("serve", "-m", GOLDEN, "--host", "192.0.2.1"), 1, "192.0.2.1")
 
 
-@pytest.mark.parametrize("flags", [("--port", "70000"), ("--api-key", ""), ("--max-sequences", "0"), ("--nonsense",),
-                                   ("--context", "100000"), ("--max-batch-tokens", "nan"), ("--grace", "-1"),
+@pytest.mark.parametrize("flags", [("--port", "70000"), ("--api-key", ""), ("--max-sequences", "0"), ("--grace", "-1"),
+                                   ("--context", "100000"), ("--max-batch-tokens", "nan"),
                                    *((flag, "") for flag in ("--host", "--name", "--allowed-host", "--allowed-origin",
                                                              "--port", "--tokenizer", "--chat-template")),
                                    ("--allowed-host", "a.test:80"), ("--allowed-host", "http://a.test"),

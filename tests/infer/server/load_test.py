@@ -4,6 +4,7 @@ all, request more than they read, or disconnect.
 FOLIO_SOAK=100000 sets the number of requests for `make soak`. The default is 1,000, or 300 under sanitizers."""
 
 import asyncio
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -57,125 +58,93 @@ def texts_of(wire, n=65536):
 @contextlib.contextmanager
 def slow_clients(port, n):
     """Keeps `n` clients connected in the `with` block. They send nothing, send slowly, or don't read."""
-    ready, done = threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
-
-    async def stay():
-        async with SlowClients(port, n):
-            ready.set()
-            await done.wait()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(stay()))
+    clients = SlowClients(port, n)
+    loop.run_until_complete(clients.__aenter__())
+    thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    assert ready.wait(120)
     yield
-    loop.call_soon_threadsafe(done.set)
+    loop.call_soon_threadsafe(loop.stop)
     thread.join()
+    loop.run_until_complete(clients.__aexit__())
     loop.close()
 
 
-class Client(threading.Thread):
-    """A thread that sends requests one after another, and disconnects during some of them."""
-
-    def __init__(self, server, told, number, counts):
-        super().__init__()
-        self.server, self.told, self.counts = server, told, counts
-        self.draw = random.Random(number)
-        self.error = None
-
-    def run(self):
-        try:
-            wire = Wire(self.server)
-            while self.counts.next():
-                wire = self.ask(wire)
-            wire.socket.close()
-        except BaseException as error:  # raised again in the main thread
-            self.error = error
-
-    def ask(self, wire):
-        prompt, seed, text, beams = self.draw.choice(self.told)
-        n = self.draw.randint(1, len(text))
-        fields = {"prompt": prompt, "seed": seed, "max_tokens": n}
-        kind = self.draw.random()
-        if kind < 0.1:  # disconnects immediately, perhaps while the request is queued
-            wire.complete(**fields, stream=self.draw.random() < 0.5).socket.close()
-            return Wire(self.server)
-        if kind < 0.2:  # disconnects in the middle of the output
-            events = wire.complete(**fields, stream=True) and wire.head() and wire.events()
-            began = "".join(json.loads(next(events))["choices"][0]["text"] for _ in range(min(n, 3)))
-            assert text.startswith(began)
-            wire.socket.close()
-            return Wire(self.server)
-        if kind < 0.22:  # reads slowly
-            slow = Wire(self.server, receive_buffer=4096).complete(**fields, **GREEDY)
-            assert slow.head()[0] == 200
-            self.counts.compare(fields, text[:n], texts_of(slow, 4096))
-            slow.socket.close()
-            return wire
-        if kind < 0.3:
-            status, _, body = wire.complete(prompt=prompt, **BEAMS).answer()
-            got = [(choice["text"], choice["score"]) for choice in json.loads(body)["choices"]]
-            assert (status, got) == (200, beams), f"beams of {prompt!r}"
-            self.counts.compared()
-            return wire
-        if kind < 0.6:
-            status, _ = wire.complete(**fields, stream=True).head()
-            got = "".join(json.loads(event)["choices"][0]["text"] for event in wire.events() if event != "[DONE]")
-        else:
-            status, _, body = wire.complete(**fields).answer()
-            got = json.loads(body)["choices"][0]["text"]
-        assert (status, got) == (200, text[:n]), f"prompt {prompt!r}, seed {seed}, {n} tokens"
-        self.counts.compared()
-        return wire
+def compare_choices(fields, first, texts, others):
+    """Checks that choice 0 is `first` and that all choices equal those of the first request with equal `fields`."""
+    assert texts[0] == first and len(texts) == GREEDY["n"], fields
+    assert others.setdefault(json.dumps(fields), texts) == texts, fields
 
 
-class Counts:
-    def __init__(self, n):
-        self.lock = threading.Lock()
-        self.left = n
-        self.n_compared = 0
-        self.others = {}  # {fields of a request: outputs of the first such request}
+def ask(wire, server, told, others, draw):
+    """Sends a request and compares its output with `told`. Returns the connection for the next request, and the number
+    of compared responses: 0 after a disconnection."""
+    prompt, seed, text, beams = draw.choice(told)
+    n = draw.randint(1, len(text))
+    fields = {"prompt": prompt, "seed": seed, "max_tokens": n}
+    kind = draw.random()
+    if kind < 0.1:  # disconnects immediately, perhaps while the request is queued
+        wire.complete(**fields, stream=draw.random() < 0.5).socket.close()
+        return Wire(server), 0
+    if kind < 0.2:  # disconnects in the middle of the output
+        events = wire.complete(**fields, stream=True) and wire.head() and wire.events()
+        began = "".join(json.loads(next(events))["choices"][0]["text"] for _ in range(min(n, 3)))
+        assert text.startswith(began)
+        wire.socket.close()
+        return Wire(server), 0
+    if kind < 0.22:  # reads slowly
+        slow = Wire(server, receive_buffer=4096).complete(**fields, **GREEDY)
+        assert slow.head()[0] == 200
+        compare_choices(fields, text[:n], texts_of(slow, 4096), others)
+        slow.socket.close()
+        return wire, 1
+    if kind < 0.3:
+        status, _, body = wire.complete(prompt=prompt, **BEAMS).answer()
+        got = [(choice["text"], choice["score"]) for choice in json.loads(body)["choices"]]
+        assert (status, got) == (200, beams), f"beams of {prompt!r}"
+        return wire, 1
+    if kind < 0.6:
+        status, _ = wire.complete(**fields, stream=True).head()
+        got = texts_of(wire)[0]
+    else:
+        status, _, body = wire.complete(**fields).answer()
+        got = json.loads(body)["choices"][0]["text"]
+    assert (status, got) == (200, text[:n]), f"prompt {prompt!r}, seed {seed}, {n} tokens"
+    return wire, 1
 
-    def next(self):
-        with self.lock:
-            self.left -= 1
-            return self.left >= 0
 
-    def compared(self):
-        with self.lock:
-            self.n_compared += 1
-
-    def compare(self, fields, first, texts):
-        """Checks that choice 0 is `first` and that all choices equal those of the first request with equal `fields`."""
-        assert texts[0] == first and len(texts) == GREEDY["n"], fields
-        with self.lock:
-            self.n_compared += 1
-            assert self.others.setdefault(json.dumps(fields), texts) == texts, fields
+def client(server, told, requests, others, seed):
+    """Sends a request for each element of the iterator `requests`, and disconnects during some of them. Returns the
+    number of compared responses."""
+    draw = random.Random(seed)
+    wire = Wire(server)
+    n_compared = 0
+    for _ in requests:
+        wire, n = ask(wire, server, told, others, draw)
+        n_compared += n
+    wire.socket.close()
+    return n_compared
 
 
 def ask_many(server, told, n, first_seed):
     """Sends `n` requests from CLIENTS clients, while six other connections read long outputs late or never. Checks
     outputs against `told`, which stories() returned. Returns the number of checked responses."""
-    counts = Counts(n)
-    clients = [Client(server, told, first_seed + i, counts) for i in range(CLIENTS)]
+    requests = iter(range(n))  # shared by the clients
+    others = {}  # {fields of a request: outputs of the first such request}
     late = []
     for prompt, seed, text, _ in told[:6]:
         fields = {"prompt": prompt, "seed": seed, "max_tokens": len(text)}
         late.append((fields, text, Wire(server, timeout=120, receive_buffer=4096).complete(**fields, **GREEDY)))
-    with slow_clients(server.port, 9):
-        for client in clients:
-            client.start()
-        for client in clients:
-            client.join()
-    for client in clients:
-        if client.error is not None:
-            raise client.error
+    with slow_clients(server.port, 9), concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
+        done = pool.map(lambda i: client(server, told, requests, others, first_seed + i), range(CLIENTS))
+    n_compared = sum(done)  # raises the first error
     for i, (fields, text, wire) in enumerate(late):
         if i % 2 == 0:
             assert wire.head()[0] == 200
-            counts.compare(fields, text, texts_of(wire))
+            compare_choices(fields, text, texts_of(wire), others)
+            n_compared += 1
         wire.socket.close()
-    return counts.n_compared
+    return n_compared
 
 
 def settled(server, descriptors):

@@ -3,17 +3,14 @@
 #include "infer/server/local_service.h"
 
 #include <gtest/gtest.h>
-#include <sys/poll.h>
 
-#include <condition_variable>
-#include <deque>
 #include <functional>
 #include <future>
-#include <mutex>
 #include <new>
 #include <thread>
 
 #include "core/formats/adapter_files.h"
+#include "infer/forward/pass_through.h"
 #include "tests/core/support.h"
 #include "tests/infer/engine/gate.h"
 #include "tests/infer/engine/letter_tokenizer.h"
@@ -26,7 +23,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kHang = 120s;  // timeout, so that a hanging test fails
-/// A tokenizer whose encode("wait") blocks until open() is called.
+
+// A tokenizer whose encode("wait") blocks until open() is called.
 class GatedTokenizer final : public test::LetterTokenizer {
  public:
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override {
@@ -45,25 +43,52 @@ class GatedTokenizer final : public test::LetterTokenizer {
   std::shared_future<void> opened_{open_.get_future()};
 };
 
+HttpRequest get(const std::string& path, const std::string& method = "GET") {
+  return {.method = method, .path = path, .host = "localhost"};
+}
+HttpRequest post(const std::string& path, const Json& body) {
+  return {.method = "POST", .path = path, .body = body.dump(), .host = "localhost", .content_type = "application/json"};
+}
+std::string body_of(LocalReply& reply) {
+  std::string body;
+  while (!reply.ended()) body += reply.next(1s);
+  return body;
+}
+
+// An adapter of rank 2 in peft's format, and the request that loads it.
+class StoredAdapter {
+ public:
+  explicit StoredAdapter(const core::ModelConfig& config) {
+    const core::Adapter adapter = test::random_adapter(config, 1, 2);
+    for (const core::Adapter::Part& part : adapter.parts) n_bytes_ += sizeof(float) * (part.a.size() + part.b.size());
+    const double scale = adapter.parts[0].scale;
+    core::write_adapter(dir_.path(), config, adapter,
+                        {.rank = 2, .alpha = 2 * scale, .targets = core::roles_of(adapter), .base = ""});
+  }
+  [[nodiscard]] size_t n_bytes() const { return n_bytes_; }
+  [[nodiscard]] HttpRequest load_as(const std::string& name) const {
+    return post("/v1/load_lora_adapter", {{"lora_name", name}, {"lora_path", dir_.path().string()}});
+  }
+
+ private:
+  test::TempDir dir_;
+  size_t n_bytes_ = 0;
+};
+
+void block(AsyncEngine& engine, test::Gate& gate) {
+  gate.close();
+  engine.call([](Engine&) {});
+  gate.await_thread();
+}
+
 class LocalServiceTest : public ::testing::Test {
  protected:
-  static HttpRequest post(const std::string& path, const Json& body) {
-    return {
-        .method = "POST", .path = path, .body = body.dump(), .host = "localhost", .content_type = "application/json"};
-  }
   static Json completion(uint64_t seed) {
     return {{"prompt", test::random_tokens(1 + seed % 20, seed, 37)}, {"max_tokens", 30}, {"seed", seed}};
   }
-  static std::string body_of(LocalReply& reply) {
-    std::string body;
-    while (!reply.ended()) body += reply.next(1s);
-    return body;
-  }
   Json answer(HttpRequest request) { return Json::parse(body_of(*service_.request(std::move(request)))); }
-
-  int status_of(const std::string& path) {
-    return service_.request({.method = "GET", .path = path, .host = "localhost"})->status(60s);
-  }
+  int status_of(const HttpRequest& request) { return service_.request(request)->status(kHang); }
+  std::string metrics() { return body_of(*service_.request(get("/metrics"))); }
 
   GatedTokenizer tokenizer_;
   core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // vocabulary 37, context 100
@@ -111,16 +136,17 @@ TEST_F(LocalServiceTest, StatusAndHeadersMatchTheServer) {
   const auto reply = service_.request(post("/v1/completions", {{"prompt", "0"}, {"nonsense", 1}}));
   EXPECT_EQ(reply->status(kHang), 400);
   EXPECT_EQ(Json::parse(body_of(*reply))["error"]["message"], "unknown field: nonsense");
-  EXPECT_EQ(service_.request(post("/v1/completions", std::string(5'000'000, 'a')))->status(kHang), 413);
-  HttpRequest get{.method = "DELETE", .path = "/v1/models", .host = "localhost"};
-  const auto refused = service_.request(get);
+  EXPECT_EQ(status_of(post("/v1/completions", std::string(5'000'000, 'a'))), 413);
+  const auto refused = service_.request(get("/v1/models", "DELETE"));
   EXPECT_EQ(refused->status(kHang), 405);
   const std::pair<std::string, std::string> allow{"Allow", "GET, HEAD, OPTIONS"};
   EXPECT_EQ(std::ranges::count(refused->headers(), allow), 1);
-  get.method = "HEAD";
-  const auto head = service_.request(get);
+  const auto head = service_.request(get("/v1/models", "HEAD"));
   EXPECT_EQ(head->status(kHang), 200);
   EXPECT_EQ(body_of(*head), "");
+  EXPECT_EQ(status_of(get("/v1/models", "OPTIONS")), 204);
+  const std::string text = metrics();
+  EXPECT_NE(text.find("{path=\"/v1/models\",status=\"204\"} 1\n"), std::string::npos) << text;
 }
 
 TEST_F(LocalServiceTest, CallersSeedIsTheDefault) {
@@ -142,7 +168,7 @@ TEST_F(LocalServiceTest, DroppedRepliesEndTheirRequests) {
   gate_->await_thread();  // waits until the engine's thread is blocked after a step
   reply.reset();
   // Waits for the response to a later request, so that the service has processed reply.reset().
-  static_cast<void>(answer({.method = "GET", .path = "/v1/models", .host = "localhost"}));
+  EXPECT_EQ(status_of(get("/health")), 200);
   gate_->open();
   while (async_.statistics().running + async_.statistics().waiting > 0) std::this_thread::yield();
   EXPECT_LT(async_.statistics().tokens, 128U * 80U);
@@ -152,10 +178,10 @@ TEST_F(LocalServiceTest, AnswersOthersWhilePreparingARequest) {
   const auto first = service_.request(post("/v1/completions", {{"prompt", "wait"}, {"max_tokens", 2}}));
   tokenizer_.wait_until_entered();
   const auto second = service_.request(post("/v1/completions", completion(1)));
-  EXPECT_EQ(status_of("/health"), 200);
+  EXPECT_EQ(status_of(get("/health")), 200);
   tokenizer_.open();
-  EXPECT_EQ(first->status(60s), 200);
-  EXPECT_EQ(second->status(60s), 200);
+  EXPECT_EQ(first->status(kHang), 200);
+  EXPECT_EQ(second->status(kHang), 200);
 }
 
 TEST_F(LocalServiceTest, TimeToFirstTokenIncludesPreparation) {
@@ -164,8 +190,7 @@ TEST_F(LocalServiceTest, TimeToFirstTokenIncludesPreparation) {
   std::this_thread::sleep_for(201ms);  // at least, so that no histogram bucket below 0.2 s can count the request
   tokenizer_.open();
   static_cast<void>(body_of(*reply));
-  const auto metrics = service_.request({.method = "GET", .path = "/metrics", .host = "localhost"});
-  const std::string text = body_of(*metrics);
+  const std::string text = metrics();
   EXPECT_NE(text.find("folio_time_to_first_token_seconds_bucket{le=\"0.2\"} 0\n"), std::string::npos) << text;
   EXPECT_NE(text.find("folio_time_to_first_token_seconds_count 1\n"), std::string::npos) << text;
 }
@@ -175,7 +200,7 @@ TEST_F(LocalServiceTest, ExplanationsNeedBlocksForTheirLongestText) {
   const auto status = [&](size_t n_prompt, const Json& fields) {
     Json body = {{"prompt", test::random_tokens(n_prompt, 1, 37)}};
     body.update(fields);
-    return service_.request(post("/v1/explain", body))->status(kHang);
+    return status_of(post("/v1/explain", body));
   };
   ASSERT_TRUE(async_.call_and_wait([](Engine& engine) {
     BlockManager& cache = engine.cache();
@@ -193,12 +218,12 @@ TEST_F(LocalServiceTest, RequestsDroppedDuringPreparationNeverRun) {
   const auto first = service_.request(post("/tokenize", {{"prompt", "wait"}}));
   tokenizer_.wait_until_entered();
   auto second = service_.request(post("/v1/completions", completion(1)));
-  EXPECT_EQ(status_of("/health"), 200);  // ensures that `second` is queued for preparation
+  EXPECT_EQ(status_of(get("/health")), 200);  // ensures that `second` is queued for preparation
   second.reset();
-  EXPECT_EQ(status_of("/health"), 200);  // ensures that `second` has been abandoned
+  EXPECT_EQ(status_of(get("/health")), 200);  // ensures that `second` has been abandoned
   tokenizer_.open();
-  EXPECT_EQ(service_.request(post("/tokenize", {{"prompt", "x"}}))->status(60s), 200);
-  EXPECT_EQ(first->status(60s), 200);
+  EXPECT_EQ(status_of(post("/tokenize", {{"prompt", "x"}})), 200);
+  EXPECT_EQ(first->status(kHang), 200);
   EXPECT_EQ(async_.statistics().tokens, 0U);
 }
 
@@ -207,8 +232,8 @@ TEST_F(LocalServiceTest, StoppingAnswersRequestsInPreparation) {
   tokenizer_.wait_until_entered();
   const auto waits = service_.request(post("/v1/completions", completion(2)));
   service_.stop();
-  EXPECT_EQ(prepared->status(60s), 503);
-  EXPECT_EQ(waits->status(60s), 503);
+  EXPECT_EQ(prepared->status(kHang), 503);
+  EXPECT_EQ(waits->status(kHang), 503);
   tokenizer_.open();
 }
 
@@ -227,32 +252,23 @@ TEST_F(LocalServiceTest, FailedWritesEndTheirRequest) {
     void finish() override {}
     void close() override {}
   };
-  std::mutex mutex;
-  std::condition_variable came;
-  std::deque<std::function<void()>> work;
-  Cpu cpu({.n_threads = 1});
-  Engine engine(model_, cpu, {.max_positions = 400});
-  AsyncEngine async(engine);
-  Service service(async, {.name = "m", .context = 100, .tokenizer = tokenizer_},
-                  {.allowed_hosts = {"localhost"}, .log = false}, [&](std::function<void()> one) {
-                    const std::lock_guard lock(mutex);
-                    work.push_back(std::move(one));
-                    came.notify_one();
-                  });
+  Worker worker;
+  Service service(async_, {.name = "m", .context = 100, .tokenizer = tokenizer_},
+                  {.allowed_hosts = {"localhost"}, .log = false},
+                  [&](std::function<void()> work) { worker.post(std::move(work)); });
   const auto reply = std::make_shared<LostReply>();
   Json body = completion(1);
   body.update({{"stream", true}, {"n", 128}});
-  service.handle(post("/v1/completions", body), reply);
-  while (!service.idle()) {
-    std::unique_lock lock(mutex);
-    ASSERT_TRUE(came.wait_for(lock, 60s, [&] { return !work.empty(); }));
-    const auto one = std::move(work.front());
-    work.pop_front();
-    lock.unlock();
-    one();
-  }
+  worker.post([&] { service.handle(post("/v1/completions", body), reply); });
+  const auto is_idle = [&] {
+    std::promise<bool> idle;
+    worker.post([&] { idle.set_value(service.idle()); });
+    return idle.get_future().get();
+  };
+  while (!is_idle()) std::this_thread::yield();
   EXPECT_EQ(reply->n_writes, 1);
-  async.stop();
+  async_.stop();
+  worker.stop();
 }
 
 TEST_F(LocalServiceTest, StoppingEndsRunningRequests) {
@@ -264,8 +280,7 @@ TEST_F(LocalServiceTest, StoppingEndsRunningRequests) {
   service_.stop();
   static_cast<void>(body_of(*runs));
   static_cast<void>(body_of(*waits));
-  const auto late = service_.request(post("/v1/completions", completion(3)));
-  EXPECT_EQ(late->status(kHang), 503);
+  EXPECT_EQ(status_of(post("/v1/completions", completion(3))), 503);
 }
 
 TEST_F(LocalServiceTest, StoppingEndsRepliesThatAreNotReadToTheirEnd) {
@@ -279,31 +294,16 @@ TEST_F(LocalServiceTest, StoppingEndsRepliesThatAreNotReadToTheirEnd) {
 
 // The adapter's files are read, but the engine's thread is blocked and can't load it.
 TEST_F(LocalServiceTest, StoppingAnswersRequestsThatLoadAdapters) {
-  const test::TempDir dir;
-  const core::Adapter adapter = test::random_adapter(model_.config, 1, 2);
-  const double scale = adapter.parts[0].scale;
-  core::write_adapter(dir.path(), model_.config, adapter,
-                      {.rank = 2, .alpha = 2 * scale, .targets = core::roles_of(adapter), .base = ""});
+  const StoredAdapter adapter(model_.config);
   LocalService service(async_, {.name = "m", .context = 100, .tokenizer = tokenizer_},
                        {.log = false, .adapters = {.allow_loading = true}});
-  gate_->close();
-  const auto runs = service.request(post("/v1/completions", completion(1)));
-  gate_->await_thread();
-  const Json body = {{"lora_name", "x"}, {"lora_path", dir.path().string()}};
-  const auto reply = service.request(post("/v1/load_lora_adapter", body));
+  block(async_, *gate_);
+  const auto reply = service.request(adapter.load_as("x"));
   EXPECT_EQ(service.request(post("/tokenize", {{"prompt", "x"}}))->status(kHang), 200);  // prepared after the other
   service.stop();
   EXPECT_EQ(reply->status(kHang), 503);
   gate_->open();
   async_.stop();
-}
-
-TEST_F(LocalServiceTest, AnswersToOptionsAreCounted) {
-  const auto options = service_.request({.method = "OPTIONS", .path = "/v1/models", .host = "localhost"});
-  EXPECT_EQ(options->status(kHang), 204);
-  const auto metrics = service_.request({.method = "GET", .path = "/metrics", .host = "localhost"});
-  const std::string text = body_of(*metrics);
-  EXPECT_NE(text.find("{path=\"/v1/models\",status=\"204\"} 1\n"), std::string::npos) << text;
 }
 
 std::function<void()> failure;  // called instead of each norm
@@ -319,14 +319,9 @@ TEST(LocalServiceErrors, ErrorsOfAMachineAreTheServers) {
   LocalService service(async, {.name = "m", .context = 100, .tokenizer = tokenizer}, {.log = false});
   const auto expect = [&](int status, const std::string& message) {
     for (const char* path : {"/v1/completions", "/v1/explain"}) {
-      const auto reply = service.request({.method = "POST",
-                                          .path = path,
-                                          .body = R"({"prompt": [1]})",
-                                          .host = "localhost",
-                                          .content_type = "application/json"});
+      const auto reply = service.request(post(path, {{"prompt", {1}}}));
       EXPECT_EQ(reply->status(kHang), status) << path;
-      std::string body;
-      while (!reply->ended()) body += reply->next(1s);
+      const std::string body = body_of(*reply);
       EXPECT_TRUE(std::string(Json::parse(body)["error"]["message"]).starts_with(message)) << body;
     }
   };
@@ -338,6 +333,37 @@ TEST(LocalServiceErrors, ErrorsOfAMachineAreTheServers) {
   failure = [] { throw MachineLost("GPU 0: gone"); };
   expect(503, "GPU 0: gone");
   EXPECT_TRUE(async.loss());
+  async.stop();
+}
+
+class FullStage final : public PassThroughStage {
+ public:
+  using PassThroughStage::PassThroughStage;
+  void load_adapter(int32_t, const core::Adapter&) override { throw MachineError("GPU 0: out of memory"); }
+};
+
+// The memory of --adapter-memory is reserved for x, whose load fails, while a request for y waits for it.
+TEST(LocalServiceErrors, FailedLoadsReleaseTheirMemory) {
+  const core::StoredModel model = test::random_model(test::small_shapes()[1].config);
+  const StoredAdapter adapter(model.config);
+  const test::LetterTokenizer tokenizer;
+  test::WrappedMachine machine(std::make_unique<Cpu>(CpuOptions{.n_threads = 1}), [](std::unique_ptr<Stage> stage) {
+    return std::make_unique<FullStage>(std::move(stage));
+  });
+  Engine engine(model, machine);
+  AsyncEngine async(engine);
+  const auto gate = test::Gate::after_steps_of(async);
+  LocalService service(async, {.name = "m", .context = 100, .tokenizer = tokenizer},
+                       {.log = false, .adapters = {.allow_loading = true, .memory = adapter.n_bytes() * 3 / 2}});
+  block(async, *gate);
+  const auto fails = service.request(adapter.load_as("x"));
+  EXPECT_EQ(service.request(adapter.load_as("y"))->status(kHang), 200);  // only named, since no memory is left
+  const auto waits = service.request(post("/v1/completions", {{"model", "y"}, {"prompt", {1}}}));
+  EXPECT_EQ(service.request(post("/tokenize", {{"prompt", "x"}}))->status(kHang), 200);
+  EXPECT_EQ(service.request(get("/health"))->status(kHang), 200);  // by now, `waits` waits for memory
+  gate->open();
+  EXPECT_EQ(fails->status(kHang), 500);
+  EXPECT_EQ(waits->status(kHang), 500);
   async.stop();
 }
 

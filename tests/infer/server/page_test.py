@@ -38,10 +38,13 @@ def visitor(browser):
 
 
 def settle(page, **values):
-    """Sets the given sampling options or the system message on the page."""
+    """Sets the given settings on the page: sampling options, system, schema or tools."""
     page.locator("#settings-said").click()
     for name, value in values.items():
-        page.locator("#system" if name == "system" else f"#set-{name}").fill(str(value))
+        if name == "tools":
+            page.locator("#tools").select_option(value)
+        else:
+            page.locator(f"#{name}" if name in ("system", "schema") else f"#set-{name}").fill(str(value))
     page.locator("#settings-said").click()
 
 
@@ -297,17 +300,12 @@ def random_page(random_chat, visitor):
     return page
 
 
-def ask_for(page, schema=None, tools=""):
-    page.locator("#settings-said").click()
-    if schema is not None:
-        page.locator("#schema").fill(schema)
-    page.locator("#tools").select_option(tools)
-    page.locator("#settings-said").click()
+SEED = 1234567890123456
 
 
 def forge(page, answer):
     """Replaces the server: answer(body) returns (list of deltas, finish reason) for each request. A delta's "tokens"
-    are those of its event. Returns the list of all requests' bodies, which grows with each request."""
+    are those of its event; the seed is SEED. Returns the list of all requests' bodies, which grows with each request."""
     came = []
 
     def forged(route):
@@ -316,7 +314,7 @@ def forge(page, answer):
         entry = lambda text: {"id": len(text), "token": text, "bytes": list(text.encode()), "logprob": -0.1}
         chunks = [{"delta": delta, "logprobs": {"content": list(map(entry, delta.pop("tokens", [])))}, "finish_reason": None}
                   for delta in deltas] + [{"delta": {}, "finish_reason": reason}]
-        lines = [json.dumps({"choices": [{"index": 0, **chunk}]}) for chunk in chunks] + ["[DONE]"]
+        lines = [json.dumps({"seed": SEED, "choices": [{"index": 0, **chunk}]}) for chunk in chunks] + ["[DONE]"]
         route.fulfill(content_type="text/event-stream", body="".join(f"data: {line}\n\n" for line in lines))
 
     page.route("**/v1/chat/completions", forged)
@@ -370,7 +368,7 @@ def call_lines(page):
 
 def test_answers_match_the_schema(random_page):
     page = random_page
-    ask_for(page, json.dumps(SCHEMA))
+    settle(page, schema=json.dumps(SCHEMA))
     expect(page.locator("#settings-said")).to_contain_text("schema")
     for _ in range(2):
         say(page, "he is the user")
@@ -456,15 +454,8 @@ def test_chats_are_formatted_and_code_can_be_copied(random_page):
     page = random_page
     code = f"def f():\n    return '{HOSTILE}'"
     text = f"It is **this**:\n\n```python\n{code}\n```\n[more](https://example.org/)"
-
-    def forged(route):
-        entries = [{"id": i, "token": piece, "bytes": list(piece.encode()), "logprob": -0.1}
-                   for i, piece in enumerate(re.findall(r"\W*\w*", text)) if piece]
-        choices = [{"delta": {"content": one["token"]}, "logprobs": {"content": [{**one, "top_logprobs": [one]}]}} for one in entries]
-        lines = [json.dumps({"seed": 1234567890123456, "choices": [choice]}) for choice in choices] + ["[DONE]"]
-        route.fulfill(content_type="text/event-stream", body="".join(f"data: {line}\n\n" for line in lines))
-
-    page.route("**/v1/chat/completions", forged)
+    pieces = [piece for piece in re.findall(r"\W*\w*", text) if piece]
+    forge(page, lambda body: ([{"content": piece, "tokens": [piece]} for piece in pieces], "stop"))
     page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")  # as on plain HTTP
     say(page, "How?")
     ended(page)
@@ -486,11 +477,11 @@ def test_chats_are_formatted_and_code_can_be_copied(random_page):
         page.locator("#draft").press("Control+V")
         expect(page.locator("#draft")).to_have_value(copied)
 
-    assert "1234567890123456" not in page.locator(".model").text_content()
+    assert str(SEED) not in page.locator(".model").text_content()
     tools.get_by_role("button", name="Seed").click()
-    expect(page.locator("#notice")).to_contain_text("1234567890123456")
+    expect(page.locator("#notice")).to_contain_text(str(SEED))
     page.get_by_role("button", name="Use this seed").click()
-    expect(page.locator("#set-seed")).to_have_value("1234567890123456")
+    expect(page.locator("#set-seed")).to_have_value(str(SEED))
 
     tools.get_by_role("button", name="Tokens").click()
     assert answers(page) == [text] == ["".join(page.locator(".token").all_text_contents())]
@@ -511,7 +502,7 @@ def test_rejected_forms_are_shown(text_page):
 
 def test_tool_call_round_trip(random_page):
     page = random_page
-    ask_for(page, tools="required")
+    settle(page, tools="required")
     came = []
     page.on("request", lambda request: came.append(json.loads(request.post_data)) if request.url.endswith("/chat/completions") else None)
     say(page, "he is the user")
@@ -538,7 +529,7 @@ def test_tool_call_round_trip(random_page):
 
 def test_streamed_calls_are_answered(random_page):
     page = random_page
-    ask_for(page, tools="auto")
+    settle(page, tools="auto")
     given = '{"expression": "(3 + 4.5) * -2 / 4"}'
 
     def answer(body):
@@ -569,23 +560,25 @@ def test_streamed_calls_are_answered(random_page):
 
 def test_model_must_answer_after_five_rounds_of_calls(random_page):
     page = random_page
-    ask_for(page, tools="auto")
+    settle(page, tools="auto")
 
     def answer(body):
         if body["tool_choice"] == "none":
             return [{"content": "Enough."}], "stop"
         n = len(body["messages"])
-        return [{"tool_calls": [{"index": 0, "id": f"c{n}", "function": {"name": "get_time", "arguments": "{}"}}]}], "tool_calls"
+        call = {"index": 0, "id": f"c{n}", "function": {"name": "get_time", "arguments": "{}"}}
+        return [{"reasoning_content": "so"}, {"tool_calls": [call]}], "tool_calls"
 
     came = forge(page, answer)
     say(page, "What time is it?")
     expect(page.locator(".model .body").last).to_have_text("Enough.")
     assert [body["tool_choice"] for body in came] == ["auto"] * 5 + ["none"]
+    assert came[1]["messages"][1]["content"] == "<think>\nso\n</think>\n\n"
 
 
 def test_truncated_calls_are_not_run(random_page):
     page = random_page
-    ask_for(page, tools="auto")
+    settle(page, tools="auto")
     call = {"index": 0, "id": "c1", "function": {"name": "calculate", "arguments": '{"expression": "1 +'}}
     came = forge(page, lambda body: ([{"tool_calls": [call]}], "length"))
     say(page, "How much?")
@@ -734,8 +727,7 @@ def test_why_shows_the_error_of_a_long_text(random_page):
 
 def test_a_token_of_a_chat_is_explained(random_chat, random_page):
     page = random_page
-    ask_for(page, json.dumps(SCHEMA))
-    settle(page, system="be kind")
+    settle(page, schema=json.dumps(SCHEMA), system="be kind")
     say(page, "he is the user")
     ended(page)
     tokens = [token["id"] for token in kept(page)[0]["messages"][1]["tokens"]]

@@ -257,12 +257,6 @@ TEST(FusedForm, RejectsTargetsOutsideTheVocabulary) {
   expect_error([&] { model->loss(t.inputs, t.targets + config.vocab_size); }, {"[0, 11)"});
 }
 
-TEST(FusedForm, OtherFamiliesCannotBeFused) {
-  core::ModelConfig config = shape(1, 5, true);
-  config.family = core::Family::Qwen3;
-  EXPECT_FALSE(fused::can_be_fused(config));
-}
-
 // The fraction of kept elements may differ from 0.8 by five standard deviations of the binomial distribution.
 TEST(FusedDropout, DropsTheFractionAndKeepsTheMean) {
   torch::manual_seed(1);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/mixtures.h"
 #include "core/weights.h"
 #include "tests/modules/gradient_check.h"
 #include "tests/modules/support.h"
@@ -44,7 +45,7 @@ core::StoredModel stored(const core::ModelConfig& config, DType type) {
     const auto values = torch::randn(spec.shape) * 0.3 + (spec.shape.size() == 1 ? 1.0 : 0.0);
     weights.tensors.emplace_back(values.data_ptr<float>(), values.data_ptr<float>() + values.numel());
   }
-  core::TensorStream stream = core::stream_as(weights.views(), type);
+  core::TensorStream stream = core::stream_as(weights.views(), core::uniform_types(config, type));
   core::StoredModel model{.path = "test",
                           .format = core::ModelFormat::Gguf,
                           .config = config,

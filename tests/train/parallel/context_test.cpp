@@ -1,4 +1,5 @@
-// Tests ring attention (train/parallel/context.h) against attention in one process. Ranks are threads.
+// Tests ring attention (train/parallel/context.h) against attention in one process. Ranks are threads. meshes_test.cpp
+// tests whole models.
 #include "train/parallel/context.h"
 
 #include <ATen/ops/scaled_dot_product_attention.h>
@@ -7,60 +8,18 @@
 #include <torch/utils.h>
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
-#include "modules/families/attention.h"
 #include "modules/families/parts.h"
-#include "tests/train/parallel/layer_on_ranks.h"
+#include "tests/modules/support.h"
+#include "tests/train/parallel/support.h"
 
 namespace folio::train::parallel {
 namespace {
 
 using folio::test::expect_error;
-using folio::test::in_double;
 using folio::test::randn;
-using test::attention_config;
 using torch::Tensor;
-using torch::nn::AnyModule;
-
-// Returns the number of pairs (query chunk of `rank`, key chunk of `from`) that `rank` computes. A pair on the diagonal
-// counts half, since the causal mask excludes half of it.
-double work_of(int64_t rank, int64_t from) {
-  const RingBlock block = ring_block(rank, from);
-  const double pairs = static_cast<double>((2 - block.first_query) * block.n_keys);
-  return block.causal ? pairs / 2 : pairs;
-}
-
-TEST(RingBlocks, BalanceWorkAcrossRanks) {
-  for (int64_t C = 1; C <= 8; ++C) {
-    for (int64_t rank = 0; rank < C; ++rank) {
-      double work = 0;
-      for (int64_t step = 0; step < C; ++step) {
-        EXPECT_EQ(work_of(rank, (rank + C - step) % C), 2.0);
-        work += work_of(rank, (rank + C - step) % C);
-      }
-      EXPECT_EQ(work, 4.0 * static_cast<double>(C) / 2);  // half of the pairs of 2 query and 2C key chunks
-    }
-  }
-}
-
-TEST(ContextAttention, RingMatchesFullAttention) {
-  for (const int64_t C : {1, 2, 3, 4}) {
-    // Tests one key/value head per query head, one for all query heads, biases, and query and key norms.
-    for (const auto& [family, n_kv_heads] : {std::pair<core::Family, int64_t>{core::Family::Llama, 4},
-                                             {core::Family::Llama, 1},
-                                             {core::Family::Qwen2, 2},
-                                             {core::Family::Qwen3, 2}}) {
-      const auto c = attention_config(family, 4, n_kv_heads);
-      const auto rope = nn::FamilyParts().rope(c);
-      test::expect_whole_layer(
-          AnyModule(in_double(nn::FamilyAttention(c, rope), 0.3)), test::mesh_of({{Axis::Context, C}}),
-          [&](World& world) { return AnyModule(ContextAttention(c, rope, world.along({Axis::Context}))); },
-          randn({2, 2 * C * (C == 3 ? 1 : 5), c.dim}));
-    }
-  }
-}
 
 // A sequence's queries, keys and values, with the output and the gradients of sum(r * out) that one process computes.
 struct Sequence {
@@ -86,7 +45,10 @@ struct Sequence {
   [[nodiscard]] double largest_error() const {
     std::vector<double> errors(2);
     test::on_ranks(test::mesh_of({{Axis::Context, 2}}), [&](World& world) {
-      const auto own = [&](const Tensor& x) { return test::context_positions_of(x, world.mesh(), 2); };
+      const auto own = [rank = world.mesh().rank()](const Tensor& x) {  // chunks c and 3 - c of four
+        const auto chunks = x.chunk(4, 2);
+        return torch::cat({chunks[static_cast<size_t>(rank)], chunks[static_cast<size_t>(3 - rank)]}, 2);
+      };
       std::vector<Tensor> leaves;
       for (const Tensor& x : {q, k, v}) leaves.push_back(own(x.detach()).set_requires_grad(true));
       const Tensor y = ring_attention(leaves[0], leaves[1], leaves[2], 1.0, world.along({Axis::Context}));
@@ -136,20 +98,15 @@ TEST(ContextAttention, RejectsUnsupportedConfigurationsByName) {
     const auto made = [&](core::ModelConfig c, double dropout = 0.0) {
       return ContextAttention(c, nn::FamilyParts().rope(c), group, dropout);
     };
-    const auto plain = attention_config(core::Family::Llama, 2, 2);
-    auto windowed = attention_config(core::Family::Mistral, 2, 2);
+    const core::ModelConfig plain{.vocab_size = 1, .dim = 8, .n_heads = 2, .n_kv_heads = 2, .context_length = 8};
+    core::ModelConfig windowed = plain, capped = plain;
+    windowed.family = core::Family::Mistral;
     windowed.sliding_window = 4;
-    auto capped = attention_config(core::Family::Gemma2, 2, 2);
+    capped.family = core::Family::Gemma2;
     capped.attention_cap = 50.0F;
     expect_error([&] { made(windowed); }, {"context ranks", "sliding window", "--context-parallel 1"});
     expect_error([&] { made(capped); }, {"context ranks", "cap", "--context-parallel 1"});
     expect_error([&] { made(plain, 0.1); }, {"context ranks", "dropout", "--context-parallel 1"});
-    auto attention = made(plain);
-    expect_error(
-        [&] {
-          attention->forward(torch::zeros({1, 4, plain.dim}), torch::zeros({1, 4}, torch::kInt64));
-        },
-        {"sequences", "--context-parallel 1"});
   });
 }
 

@@ -40,9 +40,10 @@ std::vector<MeshShape> all_meshes() {
   return meshes;
 }
 
-// Returns a configuration of a model that can be divided on the mesh: with experts if `experts`, else with tied
-// embeddings. If `latent`, the model is a DeepSeek-V3, with its balancing loss unless there are tensor or
-// pipeline ranks.
+// Returns a configuration of a model that can be divided on the mesh. If `experts`, it is a Qwen3-MoE, whose queries
+// and keys are normalized, or, if `latent`, a DeepSeek-V3, with its balancing loss unless there are tensor or pipeline
+// ranks. Otherwise it is a Llama, or with three tensor or context ranks a Qwen2, which has biases; both with tied
+// embeddings. Three context ranks have chunks of one position per tensor rank, other ranks have more.
 TrainConfig config_for(const MeshShape& mesh, bool experts, bool latent = false) {
   const int64_t t = mesh[Axis::Tensor];
   TrainConfig c;
@@ -56,6 +57,7 @@ TrainConfig config_for(const MeshShape& mesh, bool experts, bool latent = false)
              .context_length = 64,
              .rope_theta = 500.0F,
              .tie_embeddings = !experts};
+  if (!experts && (t == 3 || mesh[Axis::Context] == 3)) c.model.family = core::Family::Qwen2;
   if (experts) {
     // There must be more experts than a token selects. Otherwise, the balancing loss has no gradient.
     core::test::add_experts(c.model, latent ? core::Family::DeepseekV3 : core::Family::Qwen3Moe,
@@ -69,7 +71,7 @@ TrainConfig config_for(const MeshShape& mesh, bool experts, bool latent = false)
     c.balance_loss = mesh[Axis::Pipeline] * mesh[Axis::Tensor] > 1 ? 0.0 : 0.1;
   }
   c.batch_size = 2 * mesh[Axis::Data] * mesh[Axis::Expert];
-  c.window = (mesh[Axis::Context] > 1 ? 2 * mesh[Axis::Context] : 1) * t * 3;
+  c.window = (mesh[Axis::Context] > 1 ? 2 * mesh[Axis::Context] : 1) * t * (mesh[Axis::Context] == 3 ? 1 : 3);
   c.accumulation = 3;
   c.balance_rate = mesh[Axis::Pipeline] > 1 ? 0.0 : 0.1;
   return c;
@@ -88,21 +90,23 @@ Expected of_one_process(nn::Llama& model, const TrainConfig& c, const std::vecto
   for (const data::Batch& batch : batches) n_counted += static_cast<double>(batch.n_counted());
   std::vector<nn::Mixture> mixtures = nn::mixtures_of(*model);
   const auto n_ahead = [](const data::Batch& batch) {
-    return (nn::targets_ahead(to_tensors(batch, torch::kCPU).targets_BT, {}) >= 0).sum().item<double>();
+    const TensorBatch tensors = to_tensors(batch, torch::kCPU);
+    return (nn::targets_ahead(tensors.targets_BT, tensors.starts_BT) >= 0).sum().item<double>();
   };
   double n_all_ahead = 0.0;
   for (const data::Batch& batch : batches) n_all_ahead += n_ahead(batch);
   for (const data::Batch& part : batches) {
     const TensorBatch batch = to_tensors(part, torch::kCPU);
     if (c.model.n_tokens_ahead > 0) {
-      const auto [next, after_next] = model->as<nn::LlamaAhead>()->losses(batch.inputs_BT, batch.targets_BT);
+      const auto [next, after_next] =
+          model->as<nn::LlamaAhead>()->losses(batch.inputs_BT, batch.targets_BT, batch.starts_BT);
       const Tensor ahead = after_next * (n_ahead(part) / n_all_ahead);
       expected.mtp_loss += ahead.item<double>();
       (c.mtp_weight * ahead).backward();
       static_cast<void>(take_loads(mixtures));  // discard: the second pass, below, computes the balancing losses
     }
-    const Tensor loss =
-        model->loss(batch.inputs_BT, batch.targets_BT) * (static_cast<double>(part.n_counted()) / n_counted);
+    const Tensor loss = model->loss(batch.inputs_BT, batch.targets_BT, batch.starts_BT) *
+                        (static_cast<double>(part.n_counted()) / n_counted);
     expected.loss += loss.item<double>();
     Tensor objective = loss;
     const auto n_batches = static_cast<double>(batches.size());
@@ -153,6 +157,7 @@ TEST_P(Meshes, MatchLossAndGradientsOfOneProcess) {
   const auto& [mesh, experts, chunks, latent, ahead] = GetParam();
   TrainConfig c = config_for(mesh, experts, latent);
   if (ahead) c.model.n_tokens_ahead = 1;
+  if (!experts && mesh[Axis::Context] == 1) c.across_documents = AcrossDocuments::Mask;  // packs sequences
   c.balance_loss = ahead ? 0.0 : c.balance_loss;              // of_one_process() doesn't balance the MTP module
   if (chunks > 1) c.accumulation = 2 * mesh[Axis::Pipeline];  // must be a multiple of the number of stages
   c.mesh.pipeline_chunks = chunks;
@@ -213,6 +218,10 @@ std::vector<MeshCase> cases_of(bool more) {
 INSTANTIATE_TEST_SUITE_P(UpToFourRanks, Meshes, testing::ValuesIn(cases_of(false)), testing::PrintToStringParamName());
 INSTANTIATE_TEST_SUITE_P(FiveToEightRanks, Meshes, testing::ValuesIn(cases_of(true)),
                          testing::PrintToStringParamName());
+
+TEST(Mesh, IsDescribedByItsDimensions) {
+  EXPECT_EQ(to_string(test::mesh_of({{Axis::Data, 2}, {Axis::Tensor, 3}})), "data 2 × tensor 3");
+}
 
 TEST(MeshOnGpus, RejectsWhatNcclCannotSend) {
   TrainConfig c = config_for(test::mesh_of({{Axis::Data, 2}}), false);

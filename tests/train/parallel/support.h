@@ -27,7 +27,7 @@ inline MeshShape mesh_of(std::initializer_list<std::pair<Axis, int64_t>> sizes) 
 }
 
 /// Returns random tokens. With `some_ignored`, a fifth of the targets is ignored, so that ranks have different numbers
-/// of counted targets.
+/// of counted targets. If c.across_documents is Mask, two sequences are packed into each row.
 inline data::Batch random_batch(const TrainConfig& c, uint64_t seed, bool some_ignored) {
   data::Batch batch{.rows = c.batch_size, .length = c.window, .inputs = {}, .targets = {}};
   const auto vocab = static_cast<uint64_t>(c.model.vocab_size);
@@ -36,6 +36,9 @@ inline data::Batch random_batch(const TrainConfig& c, uint64_t seed, bool some_i
     const bool ignored = some_ignored && core::random_below(seed, 3 * i + 1, 5) == 0;
     batch.targets.push_back(ignored ? data::Batch::kIgnored
                                     : static_cast<int32_t>(core::random_below(seed, 3 * i + 2, vocab)));
+    const int64_t position = static_cast<int64_t>(i) % c.window, second = c.window / 3;
+    if (c.across_documents == AcrossDocuments::Mask)
+      batch.starts.push_back(static_cast<int32_t>(position < second ? 0 : second));
   }
   return batch;
 }

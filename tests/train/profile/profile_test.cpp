@@ -36,5 +36,15 @@ TEST(Profile, HasThePartsOfTheRecordedSteps) {
   EXPECT_GT(milliseconds("matrix products"), 0.0) << table;
 }
 
+TEST(Profile, AttentionByItsFormulaIsPartOfTheProducts) {
+  const int before = at::get_num_threads();
+  TrainConfig c = test::small_config();
+  c.fused = false;
+  test::Small small(c);
+  const std::string table = profile_steps(small.trainer, 1);
+  at::set_num_threads(before);
+  EXPECT_EQ(table.find("inf"), std::string::npos) << table;
+}
+
 }  // namespace
 }  // namespace folio::train

@@ -20,13 +20,6 @@ using test::Saved;
 using test::Small;
 using test::TempDir;
 
-TEST(Checkpoint, IsAHuggingFaceDirectoryWithOptimizerState) {
-  const Saved saved;
-  EXPECT_EQ(names_in(saved.run / "checkpoints/step-000001"),
-            (std::set<std::string>{"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
-                                   "optimizer.safetensors", "trainer.json"}));
-}
-
 TEST(Checkpoint, KeepsOnlyLastAndBest) {
   const TempDir run;
   const fs::path checkpoints = run / "checkpoints";
@@ -47,16 +40,6 @@ TEST(Checkpoint, KeepsOnlyLastAndBest) {
   save_after(1, 1.0);  // a lower loss, so `best` links to the new checkpoint
   EXPECT_EQ(names_in(checkpoints), (std::set<std::string>{"last", "best", "step-000005"}));
   EXPECT_EQ(fs::read_symlink(checkpoints / "best"), "step-000005");
-}
-
-TEST(Checkpoint, LinksAreRelative) {
-  const TempDir run;
-  Small small;
-  small.trainer.step();
-  small.trainer.note_validation_loss(2.0);
-  small.trainer.save(run / "before");
-  fs::rename(run / "before", run / "after");
-  EXPECT_EQ(read_trainer_state(run / "after/checkpoints/best").step, 1);
 }
 
 TEST(Checkpoint, RemovesFilesOfKilledSaves) {
@@ -202,25 +185,15 @@ TEST(Checkpoint, RejectsUnknownOptimizerState) {
   EXPECT_ERROR((other.trainer.resume(saved.last()), 0), "unexpected tensor exp_avg_xx.");
 }
 
-TEST(Checkpoint, RestoresTheTrainerState) {
-  const TempDir run;
-  Small small;
-  small.trainer.step();
-  small.trainer.note_validation_loss(1.25);
-  small.trainer.save(run.path());
-  const TrainerState state = read_trainer_state(run / "checkpoints/last");
-  EXPECT_EQ(state.config, small.trainer.config());
+TEST(Checkpoint, RestoresSourceAndEnvironment) {
+  const Saved saved;
+  const TrainerState state = read_trainer_state(saved.last());
   EXPECT_EQ(state.source.name, "small");
-  EXPECT_EQ(state.source.digest, small.dataset.source().digest);
-  EXPECT_EQ(state.step, 1);
-  EXPECT_EQ(state.best_step, 1);
-  EXPECT_EQ(state.best_validation_loss, 1.25);
-  EXPECT_EQ(state.source.bytes, static_cast<int64_t>(test::small_text(600).size()));
-  EXPECT_EQ(describe_difference(state.environment, this_environment()), "");
-  for (const std::string& version : {state.environment.folio, state.environment.libtorch}) {
-    EXPECT_NE(version.find('.'), std::string::npos) << version;
-  }
+  EXPECT_EQ(state.source.bytes, std::ssize(test::small_text(600)));
   EXPECT_EQ(state.environment.threads, at::get_num_threads());
+  EXPECT_EQ(describe_difference(state.environment, this_environment()), "");
+  for (const std::string& version : {state.environment.folio, state.environment.libtorch})
+    EXPECT_TRUE(test::contains(version, ".")) << version;
 }
 
 TEST(Checkpoint, ReadsStateOfOlderRuns) {

@@ -140,8 +140,11 @@ TEST(Resume, TruncatesTheLogToTheCheckpoint) {
   // Simulate that the process was killed in step 8 while it was writing a line of the log.
   const std::string log = test::read_bytes(run / "log.jsonl");
   test::write_bytes(run / "log.jsonl", log + R"({"step":7,"loss":99.0})" + "\n" + R"({"step":8,"lo)");
-  Small second;
+  TrainConfig c = small_config();
+  c.checkpoint_every = 2;  // intervals may change
+  Small second(c);
   second.trainer.resume(run / "checkpoints/last");
+  EXPECT_EQ(second.trainer.config().checkpoint_every, 2);
   ASSERT_TRUE(run_on(second, run));
   const auto after = read_log(run / "log.jsonl");
   ASSERT_EQ(after.size(), 12U);
@@ -173,16 +176,6 @@ TEST(Resume, RejectsAnotherVocabularyShowingTheDifference) {
   std::replace(text.begin(), text.end(), '?', '!');
   text += "q";
   expect_refused(small_config(), text, {"a different vocabulary", "without \"?\"", "with \"!\" \"q\""});
-}
-
-TEST(Resume, RejectsOtherValuesShowingTheDifference) {
-  TrainConfig c = small_config();
-  c.lr = 0.02;
-  c.optimizer = OptimizerKind::Muon;
-  c.model.n_kv_heads = 4;
-  const std::string message =
-      expect_refused(c, small_text(600), {"lr 0.01 -> 0.02", "optimizer \"adamw\" -> \"muon\"", "n_kv_heads 2 -> 4"});
-  EXPECT_FALSE(test::contains(message, "window")) << message;
 }
 
 TEST(Resume, MinutesAndMeasurementsAreRestored) {
@@ -230,16 +223,6 @@ TEST(Resume, MinutesBecomeStepsOnce) {
   const TrainerState saved = read_trainer_state(run / "checkpoints/last");
   EXPECT_EQ(saved.step, kMeasuredSteps);
   EXPECT_EQ(saved.config.steps, steps);
-}
-
-TEST(Resume, AcceptsOtherIntervals) {
-  const Saved first;
-  TrainConfig c = small_config();
-  c.log_every = 3;
-  c.checkpoint_every = 2;
-  Small second(c);
-  EXPECT_NO_THROW(second.trainer.resume(first.last()));
-  EXPECT_EQ(second.trainer.config().log_every, 3);
 }
 
 TEST(Resume, RejectsAnotherVocabularyInTheCheckpoint) {

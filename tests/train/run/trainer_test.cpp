@@ -87,31 +87,21 @@ TEST(Trainer, NonFiniteGradientStopsBeforeTheUpdate) {
   EXPECT_TRUE(test::same_bits(before, test::copies(small.trainer.model())));
 }
 
-TEST(Trainer, InitFromLoadsTheWeights) {
-  test::Saved a;
-  TrainConfig c = small_config();
-  c.seed = 99;
-  Trainer b(c, a.dataset, a.last());
-  EXPECT_TRUE(test::same_bits(test::copies(a.trainer.model()), test::copies(b.model())));
-  EXPECT_EQ(b.state().step, 0);
-}
-
 TEST(Trainer, InitFromRejectsAnotherShape) {
-  const test::Saved a;
-  TrainConfig c = small_config();
-  c.model.n_layers = 3;
-  EXPECT_ERROR(Trainer(c, a.dataset, a.last()), "n_layers 2 -> 3");
+  for (const int64_t n_ahead : {0, 1}) {  // with 1, the new model lacks the file's MTP module, too
+    TrainConfig c = small_config();
+    c.model.n_tokens_ahead = n_ahead;
+    const test::Saved a(c);
+    c.model.n_tokens_ahead = 0;
+    c.model.n_layers = 3;
+    EXPECT_ERROR(Trainer(c, a.dataset, a.last()),
+                 a.last().string() + ": the model does not match the flags: n_layers 2 -> 3; remove them");
+  }
 }
 
 TEST(Trainer, RejectsWindowsLongerThanTheValidationSplit) {
   TrainConfig c = small_config();
   EXPECT_ERROR(Small(c, small_text(30)), "shorter context");
-}
-
-TEST(Trainer, RejectsWindowsBeyondTheContext) {
-  TrainConfig c = small_config();
-  c.window = 25;
-  EXPECT_THROW(Small{c}, core::UsageError);
 }
 
 TEST(Trainer, BFloat16LossesAreCloseToFloat32) {
@@ -203,7 +193,7 @@ TEST(Trainer, EvaluatesAndSavesTheAverage) {
   const test::TempDir run;
   small.trainer.save(run.path());
   nn::Llama saved(small.trainer.config().model);
-  load_weights(core::to_weights(core::read_hf_model(run / "checkpoints/last")), saved);
+  load_weights(core::read_hf_model(run / "checkpoints/last"), saved);
   EXPECT_TRUE(test::same_bits(test::copies(saved), test::copies(small.trainer.shown().llama())));
 }
 
@@ -247,21 +237,6 @@ TEST(Trainer, StepTimeIsMeasuredAgainAfterDoublings) {
   ASSERT_EQ(small.trainer.config().steps, 30 + 240 / 4);
   measured_steps(small, 60, 2.0);
   EXPECT_EQ(small.trainer.config().steps, 60 + 180 / 2);
-}
-
-TEST(Trainer, StepsNeverFallBelowCompletedOnes) {
-  TrainConfig c = small_config();
-  c.minutes = 0.01;
-  Small small(c);
-  measured_steps(small, kMeasuredSteps, 10.0);
-  EXPECT_EQ(small.trainer.config().steps, kMeasuredSteps);
-}
-
-TEST(Trainer, MeasuresNothingWithoutMinutes) {
-  Small small;
-  small.trainer.step();
-  EXPECT_FALSE(small.trainer.measure(1.0));
-  EXPECT_EQ(small.trainer.state().measured_steps, 0);
 }
 
 }  // namespace

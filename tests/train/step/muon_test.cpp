@@ -16,7 +16,6 @@ namespace folio::train {
 namespace {
 
 using test::draw_gradients;
-using test::in_a_block;
 
 TrainConfig muon_config() {
   TrainConfig c = test::small_config();
@@ -54,74 +53,48 @@ struct PlainMuon {
   }
 };
 
+// Each matrix of a stack of experts is updated separately.
 TEST(Muon, FollowsTheFormulaInDouble) {
-  const TrainConfig c = muon_config();
-  nn::Llama model = nn::family_llama(c.model);
-  Muon optimizer(*model, c);
-  std::map<std::string, PlainMuon> plain;
-  int tall = 0, wide = 0;
-  for (const auto& p : model->named_parameters()) {
-    if (!in_a_block(p.key(), *p)) continue;
-    plain[p.key()] = {c.momentum, c.weight_decay, doubles_of(*p)};
-    tall += p->size(0) > p->size(1) ? 1 : 0;
-    wide += p->size(0) < p->size(1) ? 1 : 0;
-  }
-  ASSERT_EQ(plain.size(), 2 * 7U);
-  ASSERT_EQ(tall, 2 * 2);  // w1 and w3
-  ASSERT_EQ(wide, 2 * 3);  // wk, wv and w2
-  constexpr int kSteps = 6;
-  double moved = 0.0;
-  for (int step = 0; step < kSteps; ++step) {
-    const double lr = 0.02 / (1 + step);
-    draw_gradients(model);
+  for (const bool experts : {false, true}) {
+    TrainConfig c = muon_config();
+    if (experts) core::test::add_experts(c.model, core::Family::Mixtral, 3, 20);
+    nn::Llama model = nn::family_llama(c.model);
+    Muon optimizer(*model, c);
+    const auto matrices_of = [](const torch::Tensor& p) {
+      return p.dim() == 2 ? std::vector<torch::Tensor>{p} : p.unbind(0);
+    };
+    std::map<std::string, std::vector<PlainMuon>> plain;
     for (const auto& p : model->named_parameters()) {
-      if (plain.contains(p.key())) plain[p.key()].step(doubles_of(p->grad()), lr);
+      if (!is_matrix_of_block(p.key(), *p)) continue;
+      for (const torch::Tensor& w : matrices_of(*p)) {
+        plain[p.key()].push_back({c.momentum, c.weight_decay, doubles_of(w)});
+      }
     }
-    optimizer.step(lr);
-    moved += lr * 0.2 * std::sqrt(48.0);
-  }
-  EXPECT_EQ(optimizer.steps(), kSteps);
-  // The five Newton-Schulz iterations multiply the relative rounding error of a step by at most 3.4445 each, about 500
-  // in all. The updates of all steps add up to at most `moved`. Storing weights below 1 in float32 adds at most eps per
-  // step.
-  const double eps = std::numeric_limits<float>::epsilon();
-  const double tolerance = 500 * eps * moved + kSteps * eps;
-  for (const auto& p : model->named_parameters()) {
-    if (!plain.contains(p.key())) continue;
-    folio::test::expect_close(*p, plain[p.key()].w, tolerance, p.key());
-  }
-}
-
-TEST(Muon, ExpertsAreSeparateMatrices) {
-  TrainConfig c = muon_config();
-  core::test::add_experts(c.model, core::Family::Mixtral, 3, 20);
-  nn::Llama model = nn::family_llama(c.model);
-  Muon optimizer(*model, c);
-  draw_gradients(model);
-  std::map<std::string, PlainMuon> plain;
-  const auto name_of = [](const std::string& stack, int64_t e) { return stack + std::to_string(e); };
-  for (const auto& p : model->named_parameters()) {
-    if (p->dim() != 3) continue;
-    for (int64_t e = 0; e < 3; ++e) {
-      PlainMuon& matrix = plain[name_of(p.key(), e)] = {c.momentum, c.weight_decay, doubles_of((*p)[e])};
-      matrix.step(doubles_of(p->grad()[e]), 0.02);
+    ASSERT_EQ(plain.size(), experts ? 2 * 8U : 2 * 7U);
+    constexpr int kSteps = 6;
+    double moved = 0.0;
+    for (int step = 0; step < kSteps; ++step) {
+      const double lr = 0.02 / (1 + step);
+      draw_gradients(model);
+      for (auto& [name, each] : plain) {
+        const auto gradients = matrices_of(model->named_parameters()[name].grad());
+        for (size_t i = 0; i < each.size(); ++i) each[i].step(doubles_of(gradients[i]), lr);
+      }
+      optimizer.step(lr);
+      moved += lr * 0.2 * std::sqrt(48.0);
     }
-  }
-  ASSERT_EQ(plain.size(), 2 * 3 * 3U);
-  optimizer.step(0.02);
-  // 500 eps times the largest update of one step, as in FollowsTheFormulaInDouble, plus eps for storing weights below 1
-  // in float32.
-  const double tolerance = 500 * std::numeric_limits<float>::epsilon() * 0.02 * 0.2 * std::sqrt(32.0) +
-                           std::numeric_limits<float>::epsilon();
-  for (const auto& p : model->named_parameters()) {
-    for (int64_t e = 0; p->dim() == 3 && e < 3; ++e) {
-      const std::string name = name_of(p.key(), e);
-      folio::test::expect_close((*p)[e], plain[name].w, tolerance, name);
-    }
-  }
-  for (const auto& state : optimizer.state()) {
-    if (state.name == "momentum_buffer.layers.0.ffn.experts.w2.weight") {
-      EXPECT_EQ(state.tensor.sizes(), (torch::IntArrayRef{3, 32, 20}));
+    EXPECT_EQ(optimizer.steps(), kSteps);
+    // The five Newton-Schulz iterations multiply the relative rounding error of a step by at most 3.4445 each, about
+    // 500 in all. The updates of all steps add up to at most `moved`. Storing weights below 1 in float32 adds at most
+    // eps per step.
+    const double eps = std::numeric_limits<float>::epsilon();
+    const double tolerance = 500 * eps * moved + kSteps * eps;
+    std::set<std::string> states;
+    for (const auto& state : optimizer.state()) states.insert(state.name);
+    for (const auto& [name, each] : plain) {
+      EXPECT_TRUE(states.contains("momentum_buffer." + name)) << name;
+      const auto weights = matrices_of(model->named_parameters()[name]);
+      for (size_t i = 0; i < each.size(); ++i) folio::test::expect_close(weights[i], each[i].w, tolerance, name);
     }
   }
 }
@@ -133,24 +106,6 @@ TEST(Muon, OrthogonalizesInBfloat16) {
   const auto [u, s, vt] = torch::linalg_svd(x.to(torch::kFloat), /*full_matrices=*/false);
   EXPECT_GT(s.min().item<double>(), 0.6);
   EXPECT_LT(s.max().item<double>(), 1.3);
-}
-
-TEST(Muon, HasOneStatePerMatrixAndAdamWForTheRest) {
-  const TrainConfig c = muon_config();
-  nn::Llama model = nn::family_llama(c.model);
-  const Muon optimizer(*model, c);
-  std::set<std::string> expected;
-  for (const auto& p : model->named_parameters()) {
-    if (in_a_block(p.key(), *p)) expected.insert("momentum_buffer." + p.key());
-  }
-  for (const auto& p : model->named_parameters()) {
-    if (in_a_block(p.key(), *p)) continue;
-    expected.insert("exp_avg." + p.key());
-    expected.insert("exp_avg_sq." + p.key());
-  }
-  std::set<std::string> names;
-  for (const auto& state : optimizer.state()) EXPECT_TRUE(names.insert(state.name).second) << state.name;
-  EXPECT_EQ(names, expected);
 }
 
 }  // namespace

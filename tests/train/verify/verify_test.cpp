@@ -16,7 +16,6 @@
 #include "tests/core/support.h"
 #include "train/run/weights.h"
 #include "train/step/evaluate.h"
-#include "train/verify/observe.h"
 
 namespace folio::train {
 namespace {
@@ -68,29 +67,6 @@ nn::Llama random_model(const std::string& name) {
   const torch::NoGradGuard no_grad;
   for (auto& p : model->parameters()) p.normal_(p.dim() == 1 ? 1.0 : 0.0, p.dim() == 1 ? 0.2 : 0.15);
   return model;
-}
-
-TEST(Observer, SeesEachIntermediateInOrder) {
-  nn::Llama model = random_model("tied");
-  std::vector<std::string> names;
-  std::vector<torch::Tensor> values;
-  const auto tokens = torch::randint(13, {2, 5}, torch::kLong);
-  const auto logits = forward_observed(model, tokens, [&](const std::string& name, const torch::Tensor& value) {
-    names.push_back(name);
-    values.push_back(value);
-  });
-  std::vector<std::string> expected{"embedding"};
-  for (const char* layer : {"layers.0.", "layers.1."}) {
-    for (const char* branch : {"attention", "ffn"}) {
-      for (const char* place : {"_norm", "", "_residual"}) expected.push_back(std::string(layer) + branch + place);
-    }
-  }
-  expected.insert(expected.end(), {"norm", "logits"});
-  EXPECT_EQ(names, expected);
-  for (size_t i = 0; i + 1 < values.size(); ++i) EXPECT_EQ(values[i].sizes(), (std::vector<int64_t>{2, 5, 32}));
-  EXPECT_TRUE(torch::equal(values[0] + values[2], values[3])) << "embedding + attention = the stream";
-  EXPECT_TRUE(torch::equal(values.back(), logits));
-  EXPECT_TRUE(torch::equal(model->forward(tokens), logits)) << "to be watched changes nothing";
 }
 
 std::vector<int32_t> some_tokens(size_t n) {
@@ -280,7 +256,7 @@ TEST_P(Verify, GreedyTextMatchesTheEngine) {
 TEST_P(Verify, LossesOfBothSidesAgree) {
   nn::Llama reference = random_model(GetParam());
   Exported exported(reference);
-  const auto split = some_tokens(400);
+  const auto split = some_tokens(4500);  // 281 windows of 16, in batches of 256 and 25
   const double by_libtorch = split_loss(reference, split, 16, torch::kCPU);
   EXPECT_GT(by_libtorch, 1.0);
   EXPECT_NEAR(split_loss_by_engine(exported.side(), split, 16, 1000), by_libtorch, 1e-5);

@@ -1,5 +1,5 @@
-// Declares the functions that the reader completes in the CUDA exercises: each launches a kernel in which a part is
-// missing. The kernels run on the emulator of tests/infer/cuda/host. Arrays are row-major and in device memory.
+// Declares the functions of the CUDA exercises: each launches a kernel in which a part is missing. The kernels run on
+// the emulator of tests/infer/cuda/host. Arrays are row-major and in device memory.
 #pragma once
 
 #include <cstddef>

@@ -18,57 +18,16 @@
 // The exercise online_softmax is the same in plain C++, with an example.
 //
 // Check it with: make exercise N=online_softmax_blocks
-#include "experiments/33_cuda/exercises/cuda/cuda.h"
-#include "infer/cuda/numbers.h"
+#include "experiments/33_cuda/exercises/cuda/online_softmax_blocks_kernel.h"
 
 namespace folio::exercises {
 
-using namespace infer::gpu;
-
-namespace {
-
-constexpr float kMinusInfinity = -__builtin_huge_valf();
-
-struct State {
-  float max = kMinusInfinity;
-  float sum = 0.0F;
-  float weighted = 0.0F;
-};
-
-__device__ float warp_max(float value) {
-  float max = value;
-  for (int lane = 0; lane < 32; ++lane) {
-    const float other = __shfl_sync(kAllLanes, value, lane);
-    if (other > max) max = other;
-  }
-  return max;
-}
-
-// Merges a block of n positions into `s`. `score` is the score of this lane's position. values: (n, kHeadDim).
+// Merges a block of n positions into `s` (State and warp_max() are in online_softmax_blocks_kernel.h). `score` is the
+// score of this lane's position. values: (n, kHeadDim).
 __device__ void take_block(State& s, float score, const float* values, unsigned n) {
   throw Unfilled(
       "take_block is still to be written, in experiments/33_cuda/exercises/cuda/online_softmax_blocks.cpp.\n"
       "The new maximum, over all lanes; both sums times exp(old - new); then each position's weight and value.");
 }
-
-__global__ __launch_bounds__(kWarp) void attend(PagedAttention a) {
-  const unsigned lane = threadIdx.x;
-  State s;
-  for (size_t first = 0; first < a.n_positions; first += kBlockPositions) {
-    const size_t at = size_t{a.table[first / kBlockPositions]} * kBlockPositions * kHeadDim;
-    const size_t left = a.n_positions - first;
-    const unsigned n = left < kBlockPositions ? static_cast<unsigned>(left) : static_cast<unsigned>(kBlockPositions);
-    float score = lane < n ? 0.0F : kMinusInfinity;
-    for (size_t d = 0; d < kHeadDim && lane < n; ++d) {
-      score = fmaf(a.query[d], a.keys[at + lane * kHeadDim + d], score);
-    }
-    take_block(s, score, a.values + at, n);
-  }
-  a.out[lane] = s.weighted / s.sum;
-}
-
-}  // namespace
-
-void attention(Stream& stream, const PagedAttention& a) { launch(attend, {1}, {kWarp}, 0, stream, a); }
 
 }  // namespace folio::exercises

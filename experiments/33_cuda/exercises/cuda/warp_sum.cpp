@@ -10,34 +10,15 @@
 // sum, so 32 lanes need five steps.
 //
 // Check it with: make exercise N=warp_sum
-#include "experiments/33_cuda/exercises/cuda/cuda.h"
-#include "infer/cuda/numbers.h"
+#include "experiments/33_cuda/exercises/cuda/warp_sum_kernel.h"
 
 namespace folio::exercises {
-
-using namespace infer::gpu;
-
-namespace {
-
-constexpr unsigned kThreads = 64;
 
 // Returns the sum of `value` over all lanes of the warp, in every lane.
 __device__ float warp_sum(float value) {
   throw Unfilled(
       "warp_sum is still to be written, in experiments/33_cuda/exercises/cuda/warp_sum.cpp.\n"
       "Add the value of the lane at distance 16, then of the one at distance 8, 4, 2 and 1.");
-}
-
-__global__ __launch_bounds__(kThreads) void sums(const float* x, size_t n, float* out) {
-  const size_t i = size_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i < n) out[i] = warp_sum(x[i]);  // n is a multiple of 32, so a warp does not diverge
-}
-
-}  // namespace
-
-void warp_sums(Stream& stream, const float* x, size_t n_warps, float* out) {
-  const size_t n = n_warps * kWarp;
-  launch(sums, {static_cast<unsigned>((n + kThreads - 1) / kThreads)}, {kThreads}, 0, stream, x, n, out);
 }
 
 }  // namespace folio::exercises

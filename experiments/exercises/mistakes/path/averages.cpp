@@ -1,4 +1,5 @@
 // The mistakes, each with the test that must fail first and words of its message:
+//     one_below_zero: ALoopAveragesWhatCameSoFar: asks for more memory than there is at mistakes/path/averages.cpp
 //     sums: ALoopAveragesWhatCameSoFar: 2, 6, 15 are the sums
 //     sees_all: ALoopAveragesWhatCameSoFar: sees what comes later
 //     divides_by_t: ALoopAveragesWhatCameSoFar: divided by t
@@ -23,7 +24,7 @@
 namespace folio::exercises {
 
 Floats average_by_loop(const Floats& x, size_t T, size_t D) {
-  Floats y(T * D, 0.0F);
+  Floats y(wrong("one_below_zero") ? uint32_t{0} - 1 : T * D, 0.0F);
   for (size_t t = 0; t < T; ++t) {
     const size_t n = wrong("sees_all") ? T : t + 1;
     const auto divisor = static_cast<float>(wrong("sums") ? 1 : wrong("divides_by_t") ? n - 1 : n);

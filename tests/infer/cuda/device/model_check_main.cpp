@@ -20,12 +20,12 @@ using namespace folio;
 struct Options {
   std::string model;
   std::string text;
-  size_t prompt_tokens = 192;
   int device = 0;
   bool fast = false;
   bool f32_cache = false;
-  infer::test::CheckOptions check;
 };
+
+constexpr size_t kPromptTokens = 192;  // maximum tokens of the text
 
 std::vector<int32_t> prompt_of(const core::StoredModel& model, const Options& o) {
   std::ifstream in(o.text, std::ios::binary);
@@ -33,17 +33,17 @@ std::vector<int32_t> prompt_of(const core::StoredModel& model, const Options& o)
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   const auto tokenizer = data::load_tokenizer(o.model, model.config.vocab_size);
   std::vector<int32_t> tokens = tokenizer->with_prefix(tokenizer->encode(text));
-  tokens.resize(std::min(tokens.size(), o.prompt_tokens));
+  tokens.resize(std::min(tokens.size(), kPromptTokens));
   return tokens;
 }
 
 int run(const Options& o) {
   const auto machine = infer::make_cuda({.device = o.device, .cache_bytes = {}, .fast = o.fast, .on_progress = {}});
   const core::StoredModel model = core::read_model(o.model);
-  infer::test::CheckOptions check = o.check;
-  check.cache_type = o.f32_cache ? infer::CacheType::F32 : infer::CacheType::F16;
   const auto start = std::chrono::steady_clock::now();
-  const auto result = infer::test::check_model(model, *machine, prompt_of(model, o), check);
+  const auto result =
+      infer::test::check_model(model, *machine, prompt_of(model, o),
+                               {.cache_type = o.f32_cache ? infer::CacheType::F32 : infer::CacheType::F16});
   const double seconds = core::seconds_since(start);
   fmt::print("{}, cache {}{}: {}; {} ({:.1f} s)\n", o.model, o.f32_cache ? "f32" : "f16", o.fast ? ", --fast" : "",
              result.holds() ? "holds" : "FAILS", result.to_string(), seconds);
@@ -56,15 +56,7 @@ int main(int argc, char** argv) {
   CLI::App app("Compares a model's logits on a GPU with the CPU's, position by position.", "model_check");
   Options o;
   app.add_option("model", o.model, "a GGUF")->required();
-  app.add_option("--text", o.text, "the prompt's file")->required();
-  app.add_option("--prompt-tokens", o.prompt_tokens, "of the text")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--drawn", o.check.n_drawn, "tokens that the CPU draws behind it")->capture_default_str();
-  app.add_option("--runs", o.check.n_runs, "of the CPU with perturbed numbers")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  app.add_option("-t,--threads", o.check.n_threads, "of the CPU (default: all cores)");
+  app.add_option("--text", o.text, "file that begins with the prompt")->required();
   app.add_option("--device", o.device, "which GPU");
   app.add_flag("--fast", o.fast, "as the programs' --fast");
   app.add_flag("--f32-cache", o.f32_cache, "keys and values in F32 (default: F16)");

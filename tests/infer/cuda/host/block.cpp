@@ -75,15 +75,13 @@ void Block::run(Index grid, Index block, size_t shared_bytes, const std::functio
   try {
     races::begin_launch();
     counting::begin_launch(n, n_threads_);
-    if (order_.kind == Order::Kind::kRandom) {
-      block_order_.resize(n);
-      std::iota(block_order_.begin(), block_order_.end(), 0U);
-      for (size_t i = n; i > 1; --i) std::swap(block_order_[i - 1], block_order_[next_random(random_) % i]);
-      for (const uint32_t i : block_order_) run_block(index_of(i));
-    } else {
-      const bool rising = order_.kind == Order::Kind::kRising;
-      for (uint64_t i = 0; i < n; ++i) run_block(index_of(rising ? i : n - 1 - i));
+    block_order_.resize(n);
+    std::iota(block_order_.begin(), block_order_.end(), 0U);
+    if (order_.kind == Order::Kind::kFalling) std::ranges::reverse(block_order_);
+    for (size_t i = n; order_.kind == Order::Kind::kRandom && i > 1; --i) {
+      std::swap(block_order_[i - 1], block_order_[next_random(random_) % i]);
     }
+    for (const uint32_t i : block_order_) run_block(index_of(i));
     races::end_launch();
   } catch (...) {
     races::end_launch();

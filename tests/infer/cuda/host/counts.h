@@ -35,7 +35,7 @@ struct Counts {
   uint64_t bank_conflicts = 0;  ///< wavefronts beyond those that the request's bytes need
   // Instructions
   uint64_t barriers = 0;            ///< __syncthreads, per block
-  uint64_t shuffles = 0;            ///< shuffles and votes, per warp
+  uint64_t shuffles = 0;            ///< per warp
   uint64_t multiply_adds = 0;       ///< fmaf, per lane
   uint64_t tile_products = 0;       ///< tensor-core products of 16 × 8 tiles, per warp
   uint64_t tile_multiply_adds = 0;  ///< multiply-adds of the tile products

@@ -138,15 +138,17 @@ void Stream::wait() {
   core::require(!state(handle_).recording, "a stream that records is waited for: end the recording first");
 }
 
-void Stream::begin_recording() {
-  core::require(!state(handle_).recording, "a stream records already: end that recording first");
-  state(handle_).recording = true;
-}
-
-Recording Stream::end_recording() {
-  core::require(state(handle_).recording, "a stream doesn't record: begin a recording first");
-  state(handle_).recording = false;
-  return Recording(new Operations(std::exchange(state(handle_).recorded, {})));
+Recording Stream::record(const std::function<void()>& issue) {
+  host::StreamState& s = state(handle_);
+  core::require(!s.recording, "a stream records already: end that recording first");
+  s.recording = true;
+  try {
+    issue();
+  } catch (...) {
+    s = {};
+    throw;
+  }
+  return Recording(new Operations(std::exchange(s, {}).recorded));
 }
 
 void Stream::run(Recording& recording) {

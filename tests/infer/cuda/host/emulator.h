@@ -19,8 +19,7 @@ struct Order {
   Kind kind = Kind::kRising;
   uint64_t seed = 1;  ///< used by kRandom
 };
-[[nodiscard]] std::string to_string(Order order);
-/// Prints the order for GoogleTest: "rising", "falling" or "random_1".
+/// Prints the order for messages and GoogleTest: "rising", "falling" or "random_1".
 inline void PrintTo(const Order& order, std::ostream* out) {
   if (order.kind == Order::Kind::kRandom) *out << "random_" << order.seed;
   if (order.kind != Order::Kind::kRandom) *out << (order.kind == Order::Kind::kRising ? "rising" : "falling");

@@ -1,5 +1,7 @@
 // Throws the errors for threads that would wait forever: diverged lanes, and barriers that not all threads reach.
+#include <algorithm>
 #include <bit>
+#include <span>
 
 #include "core/error.h"
 #include "tests/infer/cuda/host/block.h"
@@ -36,25 +38,21 @@ void Block::fail_meeting(const Warp& warp, uint32_t mask, const std::source_loca
 }
 
 void Block::fail_barrier(const std::source_location& at) const {
-  for (unsigned i = 0; i < n_threads_; ++i) {
-    const BlockThread& t = threads_[i];
-    const Warp& warp = warps_[t.warp];
-    if (((warp.finished | warp.at_barrier) & 1U << t.lane) == 0) continue;
-    core::fail("{} comes to the barrier of {}, but {}: all threads of a block go to the same barriers", name(*current_),
-               place(at), where(t.warp, t.lane));
-  }
-  core::fail("{} comes to the barrier of {}, but others to another one", name(*current_), place(at));
+  const auto elsewhere = std::ranges::find_if(std::span(threads_).first(n_threads_), [&](const BlockThread& t) {
+    return ((warps_[t.warp].finished | warps_[t.warp].at_barrier) & 1U << t.lane) != 0;
+  });
+  core::fail("{} comes to the barrier of {}, but {}: all threads of a block go to the same barriers", name(*current_),
+             place(at), where(elsewhere->warp, elsewhere->lane));
 }
 
 void Block::fail_stuck() const {
   // Lanes that wait for other lanes are reported first, since a barrier waits for those lanes, too.
   for (unsigned w = 0; w < n_warps_; ++w) {
-    for (unsigned i = 0; i < warps_[w].n_meetings; ++i) {
-      const Meeting& m = warps_[w].meetings[i];
-      core::fail("{}, but {}: all lanes of a mask go to one place with the same mask",
-                 where(w, static_cast<unsigned>(std::countr_zero(m.arrived))),
-                 where(w, static_cast<unsigned>(std::countr_zero(m.mask & ~m.arrived))));
-    }
+    if (warps_[w].n_meetings == 0) continue;
+    const Meeting& m = warps_[w].meetings[0];
+    core::fail("{}, but {}: all lanes of a mask go to one place with the same mask",
+               where(w, static_cast<unsigned>(std::countr_zero(m.arrived))),
+               where(w, static_cast<unsigned>(std::countr_zero(m.mask & ~m.arrived))));
   }
   core::fail("the threads of a block wait for each other");
 }

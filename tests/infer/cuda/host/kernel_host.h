@@ -75,15 +75,11 @@ template <typename T>
 T __shfl_down_sync(unsigned mask, T value, unsigned by, std::source_location at = std::source_location::current());
 template <typename T>
 T __shfl_up_sync(unsigned mask, T value, unsigned by, std::source_location at = std::source_location::current());
-unsigned __ballot_sync(unsigned mask, bool value, std::source_location at = std::source_location::current());
-bool __any_sync(unsigned mask, bool value, std::source_location at = std::source_location::current());
-bool __all_sync(unsigned mask, bool value, std::source_location at = std::source_location::current());
 void __threadfence();
 /// Atomics exist only for integers: sums of floats would depend on the order of the blocks.
 unsigned atomicAdd(unsigned* at, unsigned value);
 unsigned long long atomicAdd(unsigned long long* at, unsigned long long value);
 unsigned atomicMax(unsigned* at, unsigned value);
-unsigned atomicMin(unsigned* at, unsigned value);
 unsigned long long atomicMax(unsigned long long* at, unsigned long long value);
 
 }  // namespace folio::infer::gpu

@@ -89,6 +89,15 @@ struct Bf16 {
 /// Returns the float stored in `word`, truncated to its upper 19 bits, as the GPU's TF32 products read it.
 float tf32(uint32_t word) { return std::bit_cast<float>(word & 0xFFFFE000U); }
 
+/// Adds the sums of row r to the lanes' accumulators.
+inline void add_row(const Lanes& lanes, unsigned r, const Doubles& sums) {
+  for (unsigned t = 0; t < 4; ++t) {
+    float* c = operands<Sums>(lanes, r % 8 * 4 + t).sums->c + r / 8 * 2;
+    c[0] = static_cast<float>(c[0] + sums[2 * t]);
+    c[1] = static_cast<float>(c[1] + sums[2 * t + 1]);
+  }
+}
+
 template <typename Kind>
 FOLIO_WIDE void multiply_floats(const Lanes& lanes, unsigned /*mask*/) {
   constexpr unsigned kInWord = Kind::kInWord;
@@ -109,11 +118,7 @@ FOLIO_WIDE void multiply_floats(const Lanes& lanes, unsigned /*mask*/) {
   for (unsigned r = 0; r < kRows; ++r) {
     Doubles sums{};
     for (unsigned k = 0; k < kDepth; ++k) sums += a[r][k] * b[k];
-    for (unsigned t = 0; t < 4; ++t) {
-      float* c = operands<Sums>(lanes, r % 8 * 4 + t).sums->c + r / 8 * 2;
-      c[0] = static_cast<float>(c[0] + sums[2 * t]);
-      c[1] = static_cast<float>(c[1] + sums[2 * t + 1]);
-    }
+    add_row(lanes, r, sums);
   }
 }
 
@@ -134,11 +139,7 @@ FOLIO_WIDE void multiply_split_floats(const Lanes& lanes, unsigned /*mask*/) {
     for (unsigned k = 0; k < 8; ++k) {
       sums += static_cast<double>(tf32(words.a[r][k])) * all_b[k] + static_cast<double>(low(words.a[r][k])) * high_b[k];
     }
-    for (unsigned t = 0; t < 4; ++t) {
-      float* c = operands<Sums>(lanes, r % 8 * 4 + t).sums->c + r / 8 * 2;
-      c[0] = static_cast<float>(c[0] + sums[2 * t]);
-      c[1] = static_cast<float>(c[1] + sums[2 * t + 1]);
-    }
+    add_row(lanes, r, sums);
   }
 }
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <sstream>
 #include <utility>
 
 #include "core/error.h"
@@ -14,18 +16,6 @@ Order& order() {
 OrderScope::OrderScope(Order order) : before_(std::exchange(host::order(), order)) {}
 OrderScope::~OrderScope() { order() = before_; }
 
-std::string to_string(Order order) {
-  switch (order.kind) {
-    case Order::Kind::kRising:
-      return "the rising order";
-    case Order::Kind::kFalling:
-      return "the falling order";
-    case Order::Kind::kRandom:
-      break;
-  }
-  return core::message("the random order {}", order.seed);
-}
-
 std::vector<Order> all_orders(unsigned n_random) {
   std::vector<Order> orders{{Order::Kind::kRising}, {Order::Kind::kFalling}};
   for (unsigned seed = 1; seed <= n_random; ++seed) orders.push_back({Order::Kind::kRandom, seed});
@@ -38,14 +28,14 @@ void require_same_in_all_orders(const std::function<std::vector<uint8_t>()>& run
     const OrderScope scope(order);
     const std::vector<uint8_t> bytes = run();
     if (order.kind == Order::Kind::kRising) first = bytes;
-    core::require(bytes.size() == first.size(), "{} gives {} bytes, the rising order {}", to_string(order),
-                  bytes.size(), first.size());
-    for (size_t i = 0; i < bytes.size(); ++i) {
-      core::require(
-          bytes[i] == first[i],
-          "byte {} is 0x{:02x} in {}, and 0x{:02x} in the rising order: threads or blocks depend on their turn", i,
-          bytes[i], [&] { return to_string(order); }, first[i]);
-    }
+    if (bytes == first) continue;
+    std::ostringstream name;
+    PrintTo(order, &name);
+    const auto at = std::ranges::mismatch(bytes, first).in1 - bytes.begin();
+    core::fail(
+        "the {} order gives other bytes than the rising order from byte {} on: threads or blocks depend on "
+        "their turn",
+        name.str(), at);
   }
 }
 

@@ -20,27 +20,6 @@ namespace races = folio::infer::gpu::host::races;
   void __tsan_unaligned_volatile_read##bytes(void* p) { races::read(p, bytes, __builtin_return_address(0)); } \
   void __tsan_unaligned_volatile_write##bytes(void* p) { races::write(p, bytes, __builtin_return_address(0)); }
 
-// Host code in a kernel's file may use std::atomic, so these functions must be atomic.
-#define FOLIO_TSAN_ATOMIC(bits)                                                                                       \
-  using A##bits = uint##bits##_t;                                                                                     \
-  A##bits __tsan_atomic##bits##_load(const volatile A##bits* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); } \
-  void __tsan_atomic##bits##_store(volatile A##bits* p, A##bits v, int) { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); } \
-  A##bits __tsan_atomic##bits##_exchange(volatile A##bits* p, A##bits v, int) {                                       \
-    return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);                                                               \
-  }                                                                                                                   \
-  A##bits __tsan_atomic##bits##_fetch_add(volatile A##bits* p, A##bits v, int) {                                      \
-    return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);                                                                \
-  }                                                                                                                   \
-  A##bits __tsan_atomic##bits##_fetch_sub(volatile A##bits* p, A##bits v, int) {                                      \
-    return __atomic_fetch_sub(p, v, __ATOMIC_SEQ_CST);                                                                \
-  }                                                                                                                   \
-  int __tsan_atomic##bits##_compare_exchange_strong(volatile A##bits* p, A##bits* e, A##bits v, int, int) {           \
-    return __atomic_compare_exchange_n(p, e, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST) ? 1 : 0;                   \
-  }                                                                                                                   \
-  int __tsan_atomic##bits##_compare_exchange_weak(volatile A##bits* p, A##bits* e, A##bits v, int, int) {             \
-    return __atomic_compare_exchange_n(p, e, v, true, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST) ? 1 : 0;                    \
-  }
-
 extern "C" {
 
 void __tsan_init() {}
@@ -76,11 +55,7 @@ void* __tsan_memset(void* to, int byte, size_t bytes) {
   return std::memset(to, byte, bytes);
 }
 
-FOLIO_TSAN_ATOMIC(8)
-FOLIO_TSAN_ATOMIC(16)
-FOLIO_TSAN_ATOMIC(32)
-FOLIO_TSAN_ATOMIC(64)
-void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-void __tsan_atomic_signal_fence(int) {}
+// Called for the guard of a static variable in a function.
+uint8_t __tsan_atomic8_load(const volatile uint8_t* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
 }
 // NOLINTEND

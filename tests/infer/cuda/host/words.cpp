@@ -34,22 +34,6 @@ void exchange(const Lanes& lanes, unsigned mask) {
   }
 }
 
-struct Vote {
-  bool mine;
-  unsigned votes;
-};
-
-void count_votes(const Lanes& lanes, unsigned mask) {
-  counting::shuffle();
-  unsigned votes = 0;
-  for (unsigned i = 0; i < kLanes; ++i) {
-    if ((mask >> i & 1U) != 0 && static_cast<const Vote*>(lanes[i])->mine) votes |= 1U << i;
-  }
-  for (unsigned i = 0; i < kLanes; ++i) {
-    if ((mask >> i & 1U) != 0) static_cast<Vote*>(lanes[i])->votes = votes;
-  }
-}
-
 uint64_t shuffle(unsigned mask, uint64_t bits, unsigned from, const std::source_location& at) {
   Shuffle mine{bits, from};
   block().meet(mask, &mine, exchange, at);
@@ -147,26 +131,11 @@ void commit_copies() { ++block().current().batches; }
 void __syncthreads(std::source_location at) { block().barrier(at); }
 
 void __syncwarp(unsigned mask, std::source_location at) {
-#ifdef FOLIO_RACES
   const auto order = [](const host::Lanes& /*lanes*/, unsigned lanes) {
     host::races::sync_warp(block().current().warp, lanes);
   };
   block().meet(mask, nullptr, order, at);
-#else
-  block().meet(
-      mask, nullptr, [](const host::Lanes& /*lanes*/, unsigned /*mask*/) {}, at);
-#endif
 }
-
-unsigned __ballot_sync(unsigned mask, bool value, std::source_location at) {
-  host::Vote vote{value, 0};
-  block().meet(mask, &vote, host::count_votes, at);
-  return vote.votes;
-}
-
-bool __any_sync(unsigned mask, bool value, std::source_location at) { return __ballot_sync(mask, value, at) != 0; }
-
-bool __all_sync(unsigned mask, bool value, std::source_location at) { return __ballot_sync(mask, value, at) == mask; }
 
 void __threadfence() { host::races::fence(); }
 
@@ -192,10 +161,6 @@ unsigned long long atomicAdd(unsigned long long* at, unsigned long long value) {
 
 unsigned atomicMax(unsigned* at, unsigned value) {
   return atomically(at, __builtin_return_address(0), [=](unsigned x) { return x > value ? x : value; });
-}
-
-unsigned atomicMin(unsigned* at, unsigned value) {
-  return atomically(at, __builtin_return_address(0), [=](unsigned x) { return x < value ? x : value; });
 }
 
 unsigned long long atomicMax(unsigned long long* at, unsigned long long value) {

@@ -21,85 +21,52 @@ namespace {
 
 constexpr unsigned kTile = 32;
 
-enum class Wrong {
-  None,
-  RowsAndColumnsSwapped,
-  NoBarrierAfter,
-  NoBarrierBefore,
-  NoBounds,
-  OnlyRowsChecked,
-  NothingOutside,
-  BarrierInAnIf,
-  ReturnsOutside,
-  DownAColumn,
-  PitchOf32,
-};
+__device__ unsigned pitch_of_tiles() { return wrong("pitch_of_32") ? kTile : kTile + 1; }
 
-template <Wrong kWrong>
-constexpr unsigned kPitch = kWrong == Wrong::PitchOf32 ? kTile : kTile + 1;
-
-template <Wrong kWrong>
 __device__ void load_tile(const float* matrix, size_t rows, size_t columns, size_t first_row, size_t first_column,
                           float* tile) {
-  using enum Wrong;
-  const unsigned x = kWrong == DownAColumn ? threadIdx.y : threadIdx.x;
-  const unsigned y = kWrong == DownAColumn ? threadIdx.x : threadIdx.y;
+  const unsigned pitch = pitch_of_tiles();
+  const bool down = wrong("down_a_column");
+  const unsigned x = down ? threadIdx.y : threadIdx.x;
+  const unsigned y = down ? threadIdx.x : threadIdx.y;
   const size_t row = first_row + y;
   const size_t column = first_column + x;
-  const bool inside = (row < rows && (column < columns || kWrong == OnlyRowsChecked)) || kWrong == NoBounds;
-  float* const to = tile + (kWrong == RowsAndColumnsSwapped ? x * kPitch<kWrong> + y : y * kPitch<kWrong> + x);
-  if (kWrong == ReturnsOutside && !inside) return;
-  if (kWrong != NoBarrierBefore) __syncthreads();
-  if (kWrong == BarrierInAnIf && inside) {
-    *to = matrix[row * columns + column];
-    __syncthreads();
+  const bool inside = (row < rows && (column < columns || wrong("only_rows_checked"))) || wrong("no_bounds");
+  float* const to = tile + (wrong("rows_and_columns_swapped") ? x * pitch + y : y * pitch + x);
+  if (wrong("returns_outside") && !inside) return;
+  if (!wrong("no_barrier_before")) __syncthreads();
+  if (inside) *to = matrix[row * columns + column];
+  if (wrong("barrier_in_an_if")) {
+    if (inside) __syncthreads();
+    if (!inside) *to = 0.0F;
     return;
   }
-  if (inside) *to = matrix[row * columns + column];
-  if (!inside && kWrong != NothingOutside) *to = 0.0F;
-  if (kWrong != NoBarrierAfter && kWrong != BarrierInAnIf) __syncthreads();
+  if (!inside && !wrong("nothing_outside")) *to = 0.0F;
+  if (!wrong("no_barrier_after")) __syncthreads();
 }
 
-template <Wrong kWrong>
 __global__ __launch_bounds__(kTile* kTile) void multiply(Linear a) {
-  FOLIO_SHARED(float, x, kTile* kPitch<kWrong>);
-  FOLIO_SHARED(float, w, kTile* kPitch<kWrong>);
+  const unsigned pitch = pitch_of_tiles();
+  FOLIO_SHARED(float, x, kTile* pitch);
+  FOLIO_SHARED(float, w, kTile* pitch);
   const size_t first_row = size_t{blockIdx.y} * kTile;
   const size_t first_out = size_t{blockIdx.x} * kTile;
   float sum = 0.0F;
   for (size_t k = 0; k < a.n_in; k += kTile) {
-    load_tile<kWrong>(a.x, a.rows, a.n_in, first_row, k, x);
-    load_tile<kWrong>(a.w, a.n_out, a.n_in, first_out, k, w);
-    for (unsigned j = 0; j < kTile; ++j) {
-      sum = fmaf(x[threadIdx.y * kPitch<kWrong> + j], w[threadIdx.x * kPitch<kWrong> + j], sum);
-    }
+    load_tile(a.x, a.rows, a.n_in, first_row, k, x);
+    load_tile(a.w, a.n_out, a.n_in, first_out, k, w);
+    for (unsigned j = 0; j < kTile; ++j) sum = fmaf(x[threadIdx.y * pitch + j], w[threadIdx.x * pitch + j], sum);
   }
   const size_t row = first_row + threadIdx.y;
   const size_t out = first_out + threadIdx.x;
   if (row < a.rows && out < a.n_out) a.out[row * a.n_out + out] = sum;
 }
 
-template <Wrong kWrong>
-void run(Stream& stream, const Linear& layer) {
-  const auto tiles = [](size_t n) { return static_cast<unsigned>((n + kTile - 1) / kTile); };
-  launch(multiply<kWrong>, {tiles(layer.n_out), tiles(layer.rows)}, {kTile, kTile}, 0, stream, layer);
-}
-
 }  // namespace
 
 void linear(Stream& stream, const Linear& layer) {
-  using enum Wrong;
-  if (wrong("rows_and_columns_swapped")) return run<RowsAndColumnsSwapped>(stream, layer);
-  if (wrong("no_barrier_after")) return run<NoBarrierAfter>(stream, layer);
-  if (wrong("no_barrier_before")) return run<NoBarrierBefore>(stream, layer);
-  if (wrong("no_bounds")) return run<NoBounds>(stream, layer);
-  if (wrong("only_rows_checked")) return run<OnlyRowsChecked>(stream, layer);
-  if (wrong("nothing_outside")) return run<NothingOutside>(stream, layer);
-  if (wrong("barrier_in_an_if")) return run<BarrierInAnIf>(stream, layer);
-  if (wrong("returns_outside")) return run<ReturnsOutside>(stream, layer);
-  if (wrong("down_a_column")) return run<DownAColumn>(stream, layer);
-  if (wrong("pitch_of_32")) return run<PitchOf32>(stream, layer);
-  run<None>(stream, layer);
+  const auto tiles = [](size_t n) { return static_cast<unsigned>((n + kTile - 1) / kTile); };
+  launch(multiply, {tiles(layer.n_out), tiles(layer.rows)}, {kTile, kTile}, 0, stream, layer);
 }
 
 }  // namespace folio::exercises

@@ -34,8 +34,7 @@ TEST(WarpSum, WarpsAreApart) {
   std::fill(expected.begin() + 32, expected.begin() + 64, 320.0F);
   expect_close(sums_of(x).out, expected, 0.0,
                "Four warps, of which the second has 32 times 10 and the others 32 times 1. A block has two of them. "
-               "Are the other warp's numbers "
-               "in this sum?");
+               "Are the other warp's numbers in this sum?");
 }
 
 TEST(WarpSum, FiveShufflesAreEnough) {
