@@ -32,8 +32,8 @@ std::string text_of_special(const Tokenizer& tokenizer, int32_t id) {
   return token == nullptr ? "" : token->text;
 }
 
-// Parses JSON and keeps the order of keys. Spends four steps of the session's budget per byte, since the lookup of a
-// key is a linear search.
+// Parses JSON and keeps the order of keys. Spends kStepsPerByte of the session's work budget per byte: inserting a key
+// compares it with all earlier keys.
 core::OrderedJson read_in_order(jinja::Session& session, const std::string& text, const char* where) {
   constexpr size_t kStepsPerByte = 4;
   session.spend(kStepsPerByte * text.size());

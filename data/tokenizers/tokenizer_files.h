@@ -10,8 +10,9 @@ namespace folio::data {
 /// Reads the tokenizer of a GGUF file: byte-level BPE or characters ("gpt2"), or SentencePiece ("llama").
 [[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_from_gguf(const core::GgufFile& file);
 
-/// Reads tokenizer.json and tokenizer_config.json: characters, byte-level BPE, or SentencePiece with byte fallback.
-/// Pads the vocabulary to vocab_size of config.json or, without that file (checkpoint of adapters), to `vocab_size`.
+/// Reads tokenizer.json and tokenizer_config.json of a character-level, byte-level BPE or SentencePiece tokenizer, the
+/// last with byte fallback. Pads the vocabulary to vocab_size of config.json. `vocab_size` replaces it in directories
+/// without that file, such as checkpoints of adapters (0: no padding).
 [[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_from_hf(const std::filesystem::path& directory,
                                                            int64_t vocab_size = 0);
 

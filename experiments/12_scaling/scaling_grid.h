@@ -12,7 +12,7 @@ namespace folio::experiments {
 
 /// FLOPs of training per token. A multiply-add counts as two, and the backward pass costs twice the forward pass.
 struct Operations {
-  double matrices = 0.0;  ///< 6 · N, where N is the number of parameters without the embedding
+  double matrices = 0.0;  ///< of products with weights: 6 · N for N parameters, without the embedding
   double head = 0.0;      ///< 6 · V · dim for the output matrix, the tied embedding (V, dim) that N excludes
   double attention =
       0.0;  ///< 12 · layers · T · dim: per position, T scores and a sum of T values (including masked ones)

@@ -31,7 +31,7 @@ struct Findings {
   double change = 0.0;       ///< largest change of earlier logits if the last character changes
   double later_share = 0.0;  ///< fraction of the sum of gradient_map() that is due to later characters
 };
-/// Measures the losses over the first `windows` windows of `split`.
+/// Makes all measurements; those of losses use the first `windows` windows of `split`.
 [[nodiscard]] Findings look_for_leaks(Llama& model, std::span<const int32_t> split, int64_t windows);
 
 /// Returns the loss reduction due to later characters: the mean of other_futures - losses over all positions except

@@ -10,7 +10,7 @@ namespace folio::experiments {
 /// A sequence that is being generated.
 struct Sequence {
   int64_t now = 0;    ///< number of positions so far
-  int64_t final = 0;  ///< number of positions at the end of the output
+  int64_t final = 0;  ///< number of positions when the output is complete
 };
 
 /// A distribution of the number of positions that sequences reach.

@@ -44,8 +44,7 @@ void improve(Report& report, const std::string& what, Problem problem, const Roo
     std::fill_n(p.out, p.n * p.r, std::nanf(""));
     const double seconds = best_time(report.short_form() ? 0.0 : 0.5, [&] { step.run(p); });
     results.push_back(problem.results());
-    const double error = error_by_bound(p, results.back());
-    if (std::isnan(error) || error > largest_error) largest_error = error;  // NaN must fail the check
+    largest_error = larger(largest_error, error_by_bound(p, results.back()));
     if (step.in_order) out_of_order += different(results.front(), results.back());
     const double intensity = operations / counts.back().bytes;
     const double roof = (step.threads ? all : one).at(intensity);

@@ -8,6 +8,7 @@
 #include "core/random.h"
 #include "experiments/16_kernels/steps.h"
 #include "experiments/16_kernels/vectors.h"
+#include "experiments/common/statistics.h"
 #include "infer/reference/kernels.h"
 
 namespace folio::experiments {
@@ -90,7 +91,7 @@ double error_by_bound(const Product& p, const std::vector<float>& results) {
         sizes += std::abs(product);
       }
       const double error = std::abs(results[n * p.r + r] - exact) / (u / (1.0 - u) * sizes);
-      if (std::isnan(error) || error > worst) worst = error;  // NaN if any error is NaN
+      worst = larger(worst, error);
     }
   }
   return worst;

@@ -45,7 +45,7 @@ void dense_and_experts(Report& report, const Shakespeare& text, const train::Tra
   if (report.short_form()) return;
 
   const std::string title = "Experts against one network of the same work";
-  report.picture("dense_and_experts.svg", chart_of(methods, title, "the dense model's").svg());
+  report.picture("dense_and_experts.svg", chart_of(methods, title, "the dense model's"));
   const Method &two_of_8 = methods[2], &four_of_16 = methods[4];
   report.check_above("at equal steps 4 of 16 experts beat the dense model by",
                      paired_interval(methods[0].judged, four_of_16.judged), 0.0);
@@ -139,7 +139,7 @@ void show_choices(Report& report, const Shakespeare& text, const train::TrainCon
     if (!report.short_form()) report.check_above(fmt::format("layer {}: bits", l), layers[l].bits, 0.5);
   }
   report.table("Mutual information of a character and its selected expert, of at most 2 bits", {"layer", "bits"}, rows);
-  report.picture("characters.svg", map.svg());
+  report.picture("characters.svg", map);
 }
 
 void study(Report& report) {

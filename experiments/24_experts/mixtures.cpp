@@ -147,7 +147,6 @@ void compare(const Report& report, const Shakespeare& text, const train::TrainCo
 
 void measure_loads(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
                    std::vector<Method>& methods) {
-  torch::set_num_threads(1);
   const std::vector<uint64_t> seeds = paired_seeds(report, 5);
   for (Method& method : methods) {
     for (auto* values : {&method.judged, &method.loads, &method.window_loads}) values->resize(seeds.size());

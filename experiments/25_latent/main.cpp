@@ -189,8 +189,7 @@ void compare_losses(Report& report, const Shakespeare& text, const train::TrainC
                                                          "(MHA: 128); five pairs each, 95 % intervals",
                                              .x_label = "validation loss minus that of multi-head attention (nats)",
                                              .rows = chart,
-                                             .references = {{"MHA", 0.0}}}
-                                   .svg());
+                                             .references = {{"MHA", 0.0}}});
 }
 
 Floats random_floats(int64_t n, uint64_t seed) {

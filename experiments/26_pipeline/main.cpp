@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/error.h"
 #include "experiments/26_pipeline/pipeline_picture.h"
 #include "experiments/26_pipeline/plans.h"
 #include "experiments/26_pipeline/simulation.h"
@@ -198,6 +199,7 @@ void sleeping(Report& report) {
 }
 
 void study(Report& report) {
+  if (report.seed() != 1) throw core::UsageError("--seed has no effect, since nothing is random here; remove it");
   paper_table(report);
   other_times(report);
   sleeping(report);

@@ -7,6 +7,7 @@
 #include <set>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include "core/error.h"
 #include "core/file_io.h"
 #include "train/parallel/world.h"
 #include "train/run/trainer.h"
@@ -135,7 +136,13 @@ std::vector<std::vector<RankRecord>> read_records(const std::filesystem::path& d
   std::vector<std::vector<RankRecord>> records(divisions().size());
   for (const int64_t rank : {0, 1}) {
     const Json of_rank = Json::parse(core::read_text_file(file_of(directory, rank)));
-    for (size_t i = 0; i < records.size(); ++i) records[i].push_back(of_rank.at(i).get<RankRecord>());
+    for (size_t i = 0; i < records.size(); ++i) {
+      for (const Json& loss : of_rank.at(i).at("losses")) {  // JSON has null for numbers that are not finite
+        core::require(!loss.is_null(), "{}: a loss of rank {} is not finite; try another --seed", divisions()[i].name,
+                      rank);
+      }
+      records[i].push_back(of_rank.at(i).get<RankRecord>());
+    }
   }
   return records;
 }

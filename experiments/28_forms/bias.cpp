@@ -65,7 +65,7 @@ void bias(Report& report, const ReadersModel& reader, infer::Engine& engine) {
   }
   report.table("six outputs",
                {"output", "p", "product of m", "p given that it fits", "masked", "drawn", "drawn, weighted"}, rows);
-  report.picture("bias.svg", picture.svg());
+  report.picture("bias.svg", picture);
   const double off = std::abs(weight / static_cast<double>(n) - p_form) / std::sqrt(variance / static_cast<double>(n));
   report.value("p of the form", p_form);
   report.value("mean weight", weight / static_cast<double>(n));

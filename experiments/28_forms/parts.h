@@ -39,7 +39,7 @@ void json_lines(Report& report);
 /// Counts the possible tokenizations of bytes that a form forces, and shows which ones outputs use.
 void cuts(Report& report);
 
-/// Shows that a form is rejected if all its matches contain a brace and the vocabulary has none.
+/// Shows that a form is rejected exactly if all its matches contain a brace and the vocabulary has none.
 void refusal(Report& report, const ReadersModel& reader);
 
 }  // namespace folio::experiments

@@ -204,7 +204,7 @@ void Speeches::steps() {
                           "that of masked letters; green: the allowed letters",
                       .columns = columns};
   for (const auto& [name, one] : kGroups) picture.groups.push_back(name);
-  report_.picture("mass.svg", picture.svg());
+  report_.picture("mass.svg", picture);
   Report::Rows rows;
   for (const std::string& name : order) {
     const Sum& s = by_place.at(name);
@@ -223,6 +223,10 @@ void Speeches::steps() {
 }
 
 void refusal(Report& report, const ReadersModel& reader) {
+  bool has_brace = false;  // a byte-level vocabulary has one
+  for (int32_t id = 0; id < reader.tokenizer->vocab_size(); ++id) {
+    has_brace = has_brace || reader.tokenizer->token_bytes(id).find('{') != std::string::npos;
+  }
   for (const auto& [what, kind, text] :
        {std::tuple{"an object of JSON", FormOptions::Kind::JsonObject, ""},
         std::tuple{R"(\{[a-z]+\}, a regular expression)", FormOptions::Kind::Regex, R"(\{[a-z]+\})"},
@@ -237,7 +241,7 @@ void refusal(Report& report, const ReadersModel& reader) {
     report.say(fmt::format("{}: {}", what, said));
     const bool refused = said.find("no token contains the byte 0x7b") != std::string::npos;
     report.check_equal(std::string("rejected for the missing brace: ") + what, refused ? 1 : 0,
-                       std::string(text).starts_with("[a-z]+|") ? 0 : 1);
+                       has_brace || std::string(text).starts_with("[a-z]+|") ? 0 : 1);
   }
 }
 

@@ -67,7 +67,7 @@ void from_nothing(Report& report, const Task& task) {
   show(report, "From scratch", methods, task.setting.steps);
   check_bytes(report, task, methods);
   if (report.short_form()) return;
-  report.picture("from_nothing.svg", chart_of(methods, "From scratch", "AdamW's").svg());
+  report.picture("from_nothing.svg", chart_of(methods, "From scratch", "AdamW's"));
 
   // GaLore's scale lowers the learning rate of the blocks' matrices relative to the embedding's. AdamW with the same
   // ratio shows how much of GaLore's effect this explains.
@@ -141,7 +141,7 @@ void fine_tuning(Report& report, const Task& first) {
   }
   report.table("After fine-tuning, one seed", {"", "on the prose", "on Shakespeare"}, rows);
   if (report.short_form()) return;
-  report.picture("fine_tuning.svg", chart_of(methods, "Fine-tuning", "AdamW's").svg());
+  report.picture("fine_tuning.svg", chart_of(methods, "Fine-tuning", "AdamW's"));
   for (const char* name : {"GaLore, 16", "LoRA, 8"}) {
     report.check_above(fmt::format("{} costs, against AdamW,", name),
                        paired_interval(named(methods, name).judged, methods[0].judged), 0.03);

@@ -29,7 +29,8 @@ constexpr double kInduction = 0.3;  // minimum prefix-matching score of a head t
 struct Inspected {
   std::string name;
   int64_t n_layers = 0, n_heads = 0;
-  Doubles previous{};         // [layer · n_heads + head]: previous-token scores on text
+  // Scores by head, at [layer · n_heads + head]:
+  Doubles previous{};         // previous-token scores on text
   Doubles previous_random{};  // previous-token scores on random tokens
   Doubles prefix{};           // prefix-matching scores on repeated random tokens, averaged over seeds
   Doubles prefix_once{};      // prefix-matching scores on random tokens without repetition, as a baseline

@@ -156,11 +156,9 @@ train::TrainConfig with_rate(train::TrainConfig setting, double lr) {
 std::vector<RateSearch> tune_variants(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
                                       std::vector<Variant>& variants, const Measure& measure) {
   torch::set_num_threads(1);
-  std::mutex one_at_a_time;
   const auto loss = [&](size_t which, double rate, uint64_t seed) {
     const Variant& variant = variants[which];
     const double measured = train_variant(text, setting, variant, rate, seed, measure).measured;
-    const std::lock_guard lock(one_at_a_time);
     report.say(fmt::format("  {} at {:g}, seed {}: {:.3f}", variant.name, rate, seed, measured));
     return measured;
   };

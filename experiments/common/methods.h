@@ -4,7 +4,6 @@
 #pragma once
 
 #include <fmt/format.h>
-#include <torch/utils.h>
 
 #include <algorithm>
 #include <cmath>
@@ -46,7 +45,6 @@ template <typename Method>
 void compare(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
              std::vector<Method>& methods, const std::vector<uint64_t>& seeds, int64_t steps_per_round,
              const auto& start) {
-  torch::set_num_threads(1);
   std::vector<double> middles;
   for (const Method& method : methods) middles.push_back(method.lr);
   const auto found = search_rates(middles, tuning_seeds(report), [&](size_t which, double lr, uint64_t seed) {

@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <mutex>
-
 #include "core/error.h"
 #include "experiments/common/comparison.h"
 #include "experiments/growing/climb.h"
@@ -102,7 +100,6 @@ inline void show_details(Report& report, int only, const experiments::Shakespear
   }
   const std::vector<uint64_t> seeds = report.seeds();
   std::vector<std::vector<double>> losses(chosen.size(), std::vector<double>(seeds.size()));
-  std::mutex one_at_a_time;  // guards `losses` and `report`
   experiments::run_jobs(chosen.size() * seeds.size(), [&](size_t job) {
     const Trial& trial = chosen[job / seeds.size()];
     Setting s = setting;
@@ -119,7 +116,6 @@ inline void show_details(Report& report, int only, const experiments::Shakespear
     const Training training =
         trial.adam ? train_with_adamw(forward, parameters, text.splits.train, validation, s, trial.recipe)
                    : train_model(forward, parameters, text.splits.train, validation, s, take_step);
-    const std::lock_guard lock(one_at_a_time);
     losses[job / seeds.size()][job % seeds.size()] = training.validation.back();
     report.say(
         fmt::format("  rung {}, {}, seed {}: {:.3f}", trial.rung, trial.name, s.seed, training.validation.back()));

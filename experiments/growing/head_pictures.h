@@ -66,7 +66,7 @@ inline void draw_heads(experiments::Report& report, int rung, const std::string&
                             .column_names = characters});
     }
     report.picture(fmt::format("heads_{:02}{}.svg", rung, blocks.size() > 1 ? fmt::format("_block_{}", block + 1) : ""),
-                   map.svg());
+                   map);
   }
 }
 

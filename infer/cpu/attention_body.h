@@ -198,9 +198,9 @@ inline void weighted_values_tail(const float* p, const Values<T>& values, size_t
   sum.store_first(value + d, lanes);
 }
 
-// Computes scores (kQueries, 32) from queries (lanes, kQueries) and keys (lanes, 32). Only the scores of the first n
-// positions are valid. Prefetches `next`, the next block's keys. Computes 32 positions at a time if their sums fit in
-// registers, else 16.
+// Computes scores (kQueries, 32) from queries (lanes, kQueries) and keys (lanes, 32), where head_dim values are in
+// head_dim / Lane<T>::kElements lanes. Only the scores of the first n positions are valid. Prefetches `next`, the next
+// block's keys. Computes 32 positions at a time if their sums fit in registers, else 16.
 template <size_t kQueries, typename T>
 inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t head_dim, const T* next,
                           float* scores) {

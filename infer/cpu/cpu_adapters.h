@@ -32,8 +32,9 @@ class CpuAdapters {
   /// `projections`.
   void project(core::ThreadPool& pool, const kernels::Kernels& kernels, std::span<const Projection> projections,
                const float* x, size_t k);
-  /// Adds t · bᵀ to outputs [begin, end), counted from the stage's first output of the matrix; begin is a multiple of
-  /// 16. `out` is the address of that first output in row 0, and rows are `stride` elements apart.
+  /// Adds t · bᵀ, with t of the last project(), to outputs [begin, end) of matrix `weight`. Output 0 is the first that
+  /// this rank computes, and begin is a multiple of 16. `out` points to output 0 of row 0; rows are `stride` elements
+  /// apart.
   void add(const kernels::Kernels& kernels, WeightId weight, size_t begin, size_t end, float* out, size_t stride) const;
 
  private:

@@ -124,6 +124,7 @@ size_t ActiveRequest::append_rows(const Sequence& s, std::vector<Row>& rows, siz
   if (c.drafts) static_cast<void>(c.drafts->issue(0, nullptr));
   const size_t end = c.history().size();
   const size_t first = end - c.n_missing();
+  if (first < n_observed_) most = std::min(most, n_observed_ - first);  // no step has observed and unobserved rows
   size_t n = 0;
   for (; n < std::min(most, end - first); ++n) {
     const size_t i = first + n;
@@ -159,7 +160,7 @@ Row ActiveRequest::row_ahead(const Sequence& s, size_t draw) {
 }
 
 bool ActiveRequest::needs_next_token(const Sequence& s) const {
-  if (s.n_missing() > 0 || policy_) return true;
+  if (s.n_missing() > 0 || policy_ || request_.observer) return true;
   const auto& drafts = choices_[s.index()].drafts;
   const bool may_draft = drafts && (request_.options.form || !drafts->can_wait());
   return !ends_next(s) && (may_draft || request_.options.sampler.needs_history() || n_left(s) <= 1);
@@ -197,6 +198,7 @@ size_t ActiveRequest::take(const Sequence& s, size_t n_rows, const StepOutput& o
     take_drawn(c, output.tokens[++n_right], {});
   }
   c.drafts->learn(n_right);
+  if (request_.observer) n_observed_ += n_right;  // n_observed_ counts no drafts until they are accepted
   if (n_drafts > 0) c.recall();
   return c.generated().size() - n_before;
 }

@@ -86,9 +86,15 @@ class ActiveRequest {
   /// Appends at most `most` rows: tokens that are not cached yet, then drafts. Each prompt row whose logits are
   /// reported decrements `most_reported`; at 0, appending stops before such a row. Returns the number of rows appended.
   size_t append_rows(const Sequence& s, std::vector<Row>& rows, size_t most, size_t& most_reported);
+  /// Returns the observer of the sequence's next rows; empty if it has received them before.
+  [[nodiscard]] Observer observer_of(const Sequence& s) const {
+    return s.history().size() - s.n_missing() < n_observed_ ? Observer() : request_.observer;
+  }
+  /// Records that the observer has received the sequence's rows issued so far.
+  void observed(const Sequence& s) { n_observed_ = s.history().size() - s.n_missing(); }
   /// Returns a row for a token that is not known yet: the result of draw number `draw` of the step in flight.
   [[nodiscard]] Row row_ahead(const Sequence& s, size_t draw);
-  /// Returns true if the sequence's next rows depend on the token that the step in flight draws.
+  /// Returns true if the sequence's next rows depend on the token that the step in flight draws, or are observed.
   [[nodiscard]] bool needs_next_token(const Sequence& s) const;
   /// Returns true if the sequence ends with its next token, whichever that is.
   [[nodiscard]] bool ends_next(const Sequence& s) const { return s.history().size() + 1 >= n_most_; }
@@ -131,6 +137,7 @@ class ActiveRequest {
   Request request_;
   size_t vocab_size_;
   size_t n_most_ = 0;                                 ///< maximum number of tokens of a sequence, including the prompt
+  size_t n_observed_ = 0;                             ///< number of leading history rows that the observer has received
   FinishReason empty_reason_ = FinishReason::Length;  ///< finish reason of choices that generate no token
   std::deque<Choice> choices_;
   std::optional<PromptReport> report_;  ///< reports logits or log-probabilities of the prompt; empty: not requested

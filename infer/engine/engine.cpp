@@ -138,7 +138,7 @@ std::vector<Engine::PlannedRows> Engine::plan() {
   size_t most_reported =
       std::clamp(kLogitsAtOnce / static_cast<size_t>(config().vocab_size), size_t{1}, runner_.max_rows());
   std::vector<PlannedRows> planned;
-  const auto& trace = scheduler_.plan([&](Sequence& s, size_t most) {
+  const auto append = [&](Sequence& s, size_t most) {
     const size_t n = request_of(s).append_rows(s, rows_, most, most_reported);
     if (n == 0) return n;
     PlannedRows& own = planned.emplace_back(
@@ -152,16 +152,16 @@ std::vector<Engine::PlannedRows> Engine::plan() {
     n_draws += own.n_draws;
     n_logit_rows += own.n_logit_rows;
     return n;
+  };
+  const auto& trace = scheduler_.plan(append, [&](Sequence& s) {
+    ++done_.preemptions;
+    cancel_draws(s);
+    request_of(s).was_preempted(s);
+    report_.preempted.push_back(s.key());
   });
   for (const Sequence* s : trace.started) {
     done_.cached_tokens += static_cast<uint64_t>(s->n_cached());
     report_.started.push_back({s->key(), s->n_cached()});
-  }
-  done_.preemptions += trace.preempted.size();
-  for (Sequence* s : trace.preempted) {
-    cancel_draws(*s);
-    request_of(*s).was_preempted(*s);
-    report_.preempted.push_back(s->key());
   }
   for (const PlannedRows& rows : planned) request_of(*rows.sequence).started(*rows.sequence);
   done_.plan_seconds += core::seconds_since(start);
@@ -195,10 +195,12 @@ std::vector<Engine::PlannedRows> Engine::plan_ahead() {
 // Starts a step without waiting for its results. Returns false if there are no rows.
 bool Engine::issue(std::vector<PlannedRows> planned) {
   if (planned.empty()) return false;
-  const Observer& observer = request_of(*planned.front().sequence).request().observer;
+  ActiveRequest& first = request_of(*planned.front().sequence);
+  const Observer observer = first.observer_of(*planned.front().sequence);
   if (observer) failed_ = planned.front().sequence->request();  // in case the observer throws
   InFlightStep step{.issued = runner_.issue(rows_, observer), .planned = std::move(planned)};
   failed_.reset();
+  if (observer) first.observed(*step.planned.front().sequence);
   n_issued_ = runner_.n_issued();
   const bool decodes = std::ranges::all_of(step.planned, [](const PlannedRows& r) { return r.n_draws == r.n_rows; });
   step.n_rows = decodes ? rows_.size() : 0;
@@ -366,6 +368,7 @@ void Engine::drop(RequestId id) {
   const auto active = active_.find(id);
   if (active != active_.end()) release(active);
   ended_.erase(id);
+  if (failed_ == id) failed_.reset();
 }
 
 }  // namespace folio::infer

@@ -109,7 +109,7 @@ class Engine {
   /// continue. With several steps in flight, waits for the oldest.
   bool step();
 
-  /// Returns the request whose result or callback made the last step() or cancel() throw, if any.
+  /// Returns the request whose result or callback made the last step() or cancel() throw, if any, until it is dropped.
   [[nodiscard]] std::optional<RequestId> failed() const { return failed_; }
 
   /// Ends a request as Interrupted, with its output so far as the result. Does nothing if it has ended.

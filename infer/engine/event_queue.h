@@ -37,8 +37,8 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
   explicit EventQueue(AsyncEngine& engine, EventQueueOptions options = {})
       : engine_(engine), options_(std::move(options)), backlog_(options_.limit) {}
 
-  /// Submits requests. May only be called once. The first options.n_at_once requests are submitted to the engine
-  /// together, each other request when an earlier one has ended. The requests' callbacks may use the queue.
+  /// Submits the first options.n_at_once requests to the engine together, and one more each time a request ends. May
+  /// only be called once. The requests' callbacks may call the queue's functions.
   void submit(std::vector<Request> requests) {
     n_running_ = requests.size();
     std::ranges::move(requests, std::back_inserter(queued_));

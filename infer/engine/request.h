@@ -64,8 +64,9 @@ struct Request {
   /// Receives the logits of all prompt rows in order, (rows, vocab_size) per call. If set, the whole prompt is
   /// computed, without the prefix cache.
   std::function<void(std::span<const float> logits)> on_logits{};
-  /// Observes the steps of this request, which then run no other request. Only allowed with n = 1 and without beams.
-  /// Must not change activations and must return false, since the prefix cache may keep the computed positions.
+  /// Observes the steps of this request, which then run no other request. Rows that are computed again, such as after a
+  /// preemption, are not observed again. Only allowed with n = 1 and without beams. Must not change activations and
+  /// must return false, since the prefix cache may keep the computed positions.
   Observer observer{};
 
   // Options and callbacks for the prompt's continuation.

@@ -75,7 +75,8 @@ void Scheduler::remove(Sequence& sequence) {
   sequences_.erase(found);
 }
 
-const Scheduler::Trace& Scheduler::plan(const std::function<size_t(Sequence&, size_t)>& append) {
+const Scheduler::Trace& Scheduler::plan(const std::function<size_t(Sequence&, size_t)>& append,
+                                        const std::function<void(Sequence&)>& on_preempt) {
   trace_ = {};
   int64_t rows = static_cast<int64_t>(limits_.max_rows);
   int64_t free = cache_.free_blocks();
@@ -106,7 +107,7 @@ const Scheduler::Trace& Scheduler::plan(const std::function<size_t(Sequence&, si
     open = joins(*unit.front());
     while (open && blocks_needed(unit, rows) > free) {
       const int64_t before = cache_.free_blocks();
-      preempt_youngest();
+      preempt_youngest(on_preempt);
       free += cache_.free_blocks() - before;
       open = unit.front()->runs();
     }
@@ -238,7 +239,7 @@ Sequence& Scheduler::start_next() {
   return sequence;
 }
 
-void Scheduler::preempt_youngest() {
+void Scheduler::preempt_youngest(const std::function<void(Sequence&)>& on_preempt) {
   const Sequence* preempted = nullptr;
   do {
     Sequence& sequence = *sequences_[--n_running_];
@@ -246,6 +247,7 @@ void Scheduler::preempt_youngest() {
     trace_.preempted.push_back(&sequence);
     const auto own = sequences_.begin() + static_cast<std::ptrdiff_t>(n_running_);
     std::rotate(own, own + 1, place_of(sequence, n_running_ + 1, sequences_.size()));  // keep the order of arrival
+    if (on_preempt) on_preempt(sequence);
     preempted = &sequence;
   } while (n_running_ > 0 && together(*sequences_[n_running_ - 1], *preempted));
 }

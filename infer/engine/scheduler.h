@@ -46,8 +46,10 @@ class Scheduler {
   void remove(Sequence& sequence);
 
   /// Plans the next step: continues, preempts and starts sequences. `append`(sequence, most) must append at most `most`
-  /// of the sequence's next rows to the step and return their number; `most` is at least 1.
-  const Trace& plan(const std::function<size_t(Sequence& sequence, size_t most)>& append);
+  /// of the sequence's next rows to the step and return their number; `most` is at least 1. `on_preempt`, if set, is
+  /// called for each preempted sequence before the next append(), which may throw.
+  const Trace& plan(const std::function<size_t(Sequence& sequence, size_t most)>& append,
+                    const std::function<void(Sequence& sequence)>& on_preempt = {});
   /// Returns true if there are free blocks for one more row of each sequence and no waiting sequence can be started.
   [[nodiscard]] bool can_continue(std::span<Sequence* const> sequences) const;
 
@@ -73,7 +75,7 @@ class Scheduler {
   [[nodiscard]] Origin origin_of(const Sequence& sequence) const;
   [[nodiscard]] int64_t copies_by_fork(const Sequence& sequence) const;
   Sequence& start_next();
-  void preempt_youngest();
+  void preempt_youngest(const std::function<void(Sequence& sequence)>& on_preempt);
 
   BlockManager& cache_;
   SchedulerLimits limits_;

@@ -80,7 +80,7 @@ class Interventions {
   // The replacement of one activation.
   struct One {
     std::string name{};             ///< the activation that is changed
-    std::string base{};             ///< the residual stream to which a replaced branch is added; empty: no branch
+    std::string base{};             ///< name of the residual stream to which the replaced branch is added; empty: none
     std::optional<int64_t> head{};  ///< the replaced head; empty: all
     std::optional<int64_t> to{};    ///< the replaced position; empty: all
     int64_t from = 0;               ///< the position of the source that replaces position `to`

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kLensTokens = 5;   // likeliest tokens listed per row: at each level; before and after interventions
 constexpr size_t kCandidates = 20;  // number of likeliest tokens listed per row
-// Limits of top-k, top-p and min-p. The output has the number of tokens that each one by itself keeps at temperature 1.
+// Limits of top-k, top-p and min-p. The lens shows how many tokens each of them alone keeps at temperature 1.
 constexpr size_t kTopK = 40;
 constexpr double kTopP = 0.95;
 constexpr double kMinP = 0.05;

@@ -37,7 +37,7 @@ class TokenTree {
   explicit TokenTree(const data::Tokenizer& tokenizer);
 
   [[nodiscard]] std::span<const Node> nodes() const { return nodes_; }
-  [[nodiscard]] std::span<const int32_t> tokens() const { return tokens_; }  ///< token IDs, sorted by bytes
+  [[nodiscard]] std::span<const int32_t> tokens() const { return tokens_; }  ///< IDs in the order of the tokens' bytes
   [[nodiscard]] const std::bitset<256>& bytes() const { return bytes_; }     ///< all bytes that occur in tokens
   [[nodiscard]] size_t longest() const { return longest_; }                  ///< length of the longest token in bytes
 

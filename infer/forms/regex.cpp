@@ -233,6 +233,7 @@ class RegexParser {
 
   CharacterRanges class_item() {
     const size_t from = at_;
+    if (is_ecma_ && take("\\b")) return {{'\b', '\b'}};  // a word boundary only outside of classes
     if (take("\\")) return escape(from);
     const uint32_t c = text_[at_++];
     return {{c, c}};

@@ -93,9 +93,9 @@ class Runner {
   /// Throws core::Error unless `number` is kNoAdapter or the id of a loaded adapter.
   void require_adapter(int32_t number) const;
 
-  /// Runs at most max_rows() rows and stores their keys and values. If the machine draws tokens, only requested logits
-  /// are copied to the host. Throws core::Error if a token, sequence or position is invalid or the cache is full. After
-  /// an exception, the cache is as before the call.
+  /// Runs `rows`, at most max_rows() of them, and stores their keys and values. Returns all logits or, if the machine
+  /// draws tokens, only those that were requested. Throws core::Error if a token, sequence or position is invalid or
+  /// the cache is full; the cache is then as before the call.
   StepOutput forward(std::span<const Row> rows, const Observer& observer = {});
 
   /// Computes the logits (n, vocab_size) of rows of the residual stream (n, dim): applies the final norm, the output

@@ -26,11 +26,6 @@ LoadOptions for_many(LoadOptions options) {
   return options;
 }
 
-Chat chat_template_of(const LoadedModel& model) {
-  if (model.tokenizer().chat_template().empty()) return std::nullopt;
-  return data::chat_template_of(model.tokenizer(), model.file().path);
-}
-
 // Texts of tokens that have not been passed to the callback yet. When the output ends, any text that the stop filter
 // has held back is added as the last one.
 struct TokenTexts {
@@ -100,7 +95,7 @@ struct Model::Open {
 
 Model::Model(const std::string& path, const LoadOptions& options)
     : model_(LoadedModel::open(path, for_many(options))),
-      chat_(chat_template_of(model_)),
+      chat_(data::find_chat_template(model_.tokenizer(), model_.file().path, "")),
       engine_(std::make_shared<AsyncEngine>(model_.engine())) {}
 
 Request Model::request_of(std::vector<int32_t> prompt, const GenerationConfig& config) {

@@ -17,7 +17,7 @@ namespace folio::infer {
 /// A machine of several processes that run one model together (infer/ranks/net), used instead of this process's CPU.
 struct GivenMachine {
   Machine* machine = nullptr;  ///< must outlive the model; null: no such machine
-  const Cpu* cpu = nullptr;    ///< the CPU of this process, a part of the machine
+  const Cpu* cpu = nullptr;    ///< the part of the machine that this process runs on its CPU
 };
 
 struct MachineOptions {

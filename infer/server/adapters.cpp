@@ -109,8 +109,10 @@ void Adapters::check_name(const std::string& name) const {
   }
   if (name == base_)
     throw ApiError(400, fmt::format("{} is the name of the model itself; choose another", name), "lora_name");
-  if (named_.contains(name)) {
-    throw ApiError(400, fmt::format("the adapter {} is loaded already; unload it first", name), "lora_name");
+  if (const auto found = named_.find(name); found != named_.end()) {
+    const char* why = found->second->named ? "is loaded already; unload it first"
+                                           : "is being loaded by another request; wait until that request is answered";
+    throw ApiError(400, fmt::format("the adapter {} {}", name, why), "lora_name");
   }
   if (named_.size() >= options_.most) {
     throw ApiError(

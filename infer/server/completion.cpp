@@ -92,14 +92,17 @@ void Completion::start(AsyncEngine& engine, int32_t adapter, std::function<void(
   queue_->submit(std::move(requests));
 }
 
+const data::Tokenizer& Completion::answer_tokenizer() const {
+  if (request_.tools != nullptr) return request_.tools->writing->tokenizer;
+  const bool has_marks = request_.chat || request_.options.form != nullptr;
+  return has_marks ? served_.forms->tokenizer() : served_.tokenizer;
+}
+
 // Returns the engine request for a prompt. Its callbacks run on the engine's thread and write to events of queue_.
 Request Completion::engine_request(size_t prompt) {
   const auto self = shared_from_this();
   const size_t first = prompt * n_each();
-  const bool has_marks = request_.chat || request_.options.form != nullptr;
-  const data::Tokenizer& tokenizer = request_.tools != nullptr ? request_.tools->writing->tokenizer
-                                     : has_marks               ? served_.forms->tokenizer()
-                                                               : served_.tokenizer;
+  const data::Tokenizer& tokenizer = answer_tokenizer();
   Request request{.prompt = request_.prompts[prompt].tokens, .options = request_.options, .tokenizer = &tokenizer};
   request.on_text = [self, first](size_t choice, std::string_view text) {
     const bool chat = self->request_.chat;
@@ -187,7 +190,7 @@ void Completion::take(ChoiceUpdate update) {
   metrics_.drafts_right += update.n_right;
   if (!request_.include_reasoning) update.text.answer.reasoning.clear();
   for (TokenLogprob& token : update.text.tokens) {
-    token.text_offset = characters_[update.choice].add(served_.tokenizer.token_bytes(token.token));
+    token.text_offset = characters_[update.choice].add(answer_tokenizer().token_bytes(token.token));
   }
   ChoiceText& choice = choices_[update.choice];
   std::string& logged = texts_[update.choice];

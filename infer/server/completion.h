@@ -69,6 +69,8 @@ class Completion : public std::enable_shared_from_this<Completion> {
 
  private:
   [[nodiscard]] size_t n_each() const { return static_cast<size_t>(request_.options.n); }
+  /// Returns the tokenizer that decodes the answers. In chats and constrained answers, it decodes markers as text.
+  [[nodiscard]] const data::Tokenizer& answer_tokenizer() const;
   [[nodiscard]] Request engine_request(size_t prompt);
   void take_text(size_t choice, AnswerUpdate answer);
   void on_prompt_logits(size_t prompt, std::span<const float> logits);

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "core/error.h"
 #include "infer/server/replies.h"
 
 namespace folio::infer::server {
@@ -24,7 +25,14 @@ struct LocalReply::State final : public HttpReply {
 
   using HttpReply::lose;
   using HttpReply::pump;
-  void close() override { append({}, true); }
+  void close() override {
+    {
+      const std::lock_guard lock(mutex);
+      is_cut = is_cut || !ended;
+    }
+    finish();
+  }
+  void finish() override { append({}, true); }
 
   std::shared_ptr<Worker> worker;
   std::shared_ptr<Notifier> notifier;
@@ -36,6 +44,7 @@ struct LocalReply::State final : public HttpReply {
   int status = 0;
   std::string unread;
   bool ended = false;
+  bool is_cut = false;  // true: the end of the answer is missing
 
   void add_header(std::string_view name, std::string_view value) override {
     const std::lock_guard lock(mutex);
@@ -53,7 +62,6 @@ struct LocalReply::State final : public HttpReply {
     if (!content_type.empty()) headers.emplace_back("Content-Type", content_type);
   }
   void put(std::string_view piece) override { append(piece, false); }
-  void finish() override { append({}, true); }
 
   void append(std::string_view piece, bool last) {
     {
@@ -82,6 +90,8 @@ std::vector<std::pair<std::string, std::string>> LocalReply::headers() const {
 std::string LocalReply::next(std::chrono::milliseconds at_most) {
   std::unique_lock lock(state_->mutex);
   state_->changed.wait_for(lock, at_most, [this] { return !state_->unread.empty() || state_->ended; });
+  core::require(!state_->is_cut || !state_->unread.empty(),
+                "the answer is incomplete: the request took too long, or the service was stopped; repeat the request");
   std::string unread = std::exchange(state_->unread, {});
   lock.unlock();
   if (unread.size() >= kReplyWindow && !state_->worker->post([state = state_] { state->pump(); })) {
@@ -92,7 +102,7 @@ std::string LocalReply::next(std::chrono::milliseconds at_most) {
 
 bool LocalReply::ended() const {
   const std::lock_guard lock(state_->mutex);
-  return state_->ended && state_->unread.empty();
+  return state_->ended && state_->unread.empty() && !state_->is_cut;
 }
 
 void LocalReply::give_up() {
@@ -100,7 +110,10 @@ void LocalReply::give_up() {
     const std::lock_guard lock(state_->mutex);
     if (state_->ended) return;
   }
-  state_->worker->post([state = state_] { state->lose(); });
+  state_->worker->post([state = state_] {
+    state->finish();  // the answer ends here by the caller's wish, so it is not cut
+    state->lose();
+  });
 }
 
 LocalService::LocalService(AsyncEngine& engine, ServedModel served, ServiceOptions options)

@@ -25,7 +25,7 @@ class LocalReply {
   [[nodiscard]] int status(std::chrono::milliseconds at_most);
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> headers() const;
   /// Waits up to `at_most` for new bytes of the body and returns them; empty if none came or no more will come. The
-  /// body is produced only as fast as it is read.
+  /// body is produced only as fast as it is read. Throws core::Error after the last bytes of an incomplete answer.
   [[nodiscard]] std::string next(std::chrono::milliseconds at_most);
   /// Returns true once the answer has ended and all of it was returned.
   [[nodiscard]] bool ended() const;

@@ -37,8 +37,7 @@ Prompt prompt_of_ids(const Json& list, const std::string& field, const ServedMod
 
 std::vector<data::ChatMessage> messages_of(const Json* list) {
   try {
-    return data::chat_messages(list == nullptr ? core::OrderedJson() : core::OrderedJson(*list),
-                               data::MessageForm::OpenAi);
+    return data::chat_messages(list == nullptr ? Ordered() : Ordered(*list), data::MessageForm::OpenAi);
   } catch (const core::Error& error) {
     refuse("messages", "{}", error.what());
   }

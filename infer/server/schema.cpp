@@ -286,12 +286,15 @@ Json responses(const RouteDescription& route) {
   error("403", "the Host header is not allowed, or the server was started without the flag that allows this");
   if (!route.open) error("401", "the API key is missing or wrong");
   if (route.path.ends_with('}')) error("404", "the model does not exist");
-  if (route.request.empty()) return all;
-  error("400", "a field is invalid; the error names it");
-  error("404", "the model or the adapter does not exist");
-  error("413", "the body is too large");
-  error("415", "the content type is not application/json");
-  error("429", "the queue is full; Retry-After specifies when to retry");
+  if (!route.request.empty()) {
+    error("400", "a field is invalid; the error names it");
+    error("404", "the model or the adapter does not exist");
+    error("413", "the body is too large");
+    error("415", "the content type is not application/json");
+  } else if (route.media != "text/event-stream") {
+    return all;
+  }
+  error("429", "too many requests; Retry-After specifies when to retry");
   error("503", "the server is shutting down, or the request took too long");
   return all;
 }

@@ -117,6 +117,8 @@ def main():
     if not known:
         parser.error("there is no run in runs/; make one with build/train tinyshakespeare, or name its folder")
     run, out = known[-1], Path(options.out)
+    if "loss" not in run.log:
+        parser.error(f"{run.path}: its log has no lines yet; wait for a step of build/train, or name another run")
     out.mkdir(parents=True, exist_ok=True)
     print(run, run.config.get("preset", ""), f"loss {run.log['loss'][-1]:.3f}")
     draw_loss(run, out / "loss.svg")

@@ -72,8 +72,8 @@ class model:
                        config: GenerationConfig | None = None, **options: Any) -> list[str]:
         """Returns the completions of all inputs, which run as one batch.
 
-        While text arrives, calls callback(i, texts) with i = 0, 1, … and a list of each completion's new text. At the
-        end, calls callback(-1, completions).
+        While text arrives, calls callback(i, texts), where i counts the calls from 0 and texts[j] is the new text of
+        input j. At the end, calls callback(-1, completions).
         """
         if not inputs:
             return []
@@ -129,7 +129,7 @@ class model:
 
     def _response(self, handle: int) -> _Response | None:
         if not 0 <= handle < self._n_handles:
-            raise _engine.Error(f"there is no handle {handle}: launch_response gives them, and gave {self._n_handles}")
+            raise _engine.Error(f"unknown handle {handle}: launch_response has returned {self._n_handles} so far")
         return self._open.get(handle)
 
     def make_input(self, history: str, round: int, input: str) -> str:

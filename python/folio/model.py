@@ -93,6 +93,10 @@ class Model:
                     if value is not None}
         options |= {"fast": bool(fast), "adapter_scale": scale(adapter_scale), **gpu(device)}
         options |= {**cache(cache_type), "draft": number_of("draft", draft, DRAFT_SOURCES)}
+        if options["speculate"] == 0 and (draft_model is not None or draft != "auto"):
+            raise ValueError("speculate is 0, but draft and draft_model need at least 1; raise it or remove them")
+        if adapter is None and options["adapter_scale"] != 1:
+            raise ValueError(f"adapter_scale is {adapter_scale}, but there is no adapter to scale; pass one")
         self._model = _engine.open(path_text("path", path), as_json(options))
         self._service: Any = None  # set by folio.service.Service
         self._creating_service = threading.Lock()
@@ -102,7 +106,7 @@ class Model:
         """The model's configuration: vocab_size, dim, n_layers, …"""
         self.about: dict[str, Any] = json.loads(_engine.about(self._model))
         """A dict of name, path, context, chat (has a chat template), threads, vocab_size, tokenizer, bos and eos."""
-        _open.add(self)
+        _open.add(weakref.ref(self, _open.discard))
 
     def close(self) -> None:
         """Aborts all requests and frees the memory. A second call does nothing."""
@@ -427,12 +431,13 @@ def _checked(function: Any, *arguments: Any, names: Mapping[str, str] = {}) -> A
         raise _exception(refusal, names) from None
 
 
-_open: weakref.WeakSet[Model] = weakref.WeakSet()
+_open: set[weakref.ref[Model]] = set()  # not a WeakSet: no thread may add to one while another copies it
 
 
 def _close_all() -> None:
-    for model in list(_open):
-        model.close()
+    for reference in list(_open):
+        if model := reference():
+            model.close()
     _engine.wait_for_threads()
 
 

@@ -91,7 +91,10 @@ def _texts(name: str, values: Sequence[str]) -> list[str]:
 
 
 class Reply:
-    """A response: a status, headers, and a body in pieces. Deleting it before the end aborts the request."""
+    """A response: a status, headers, and a body in pieces. Deleting it before the end aborts the request.
+
+    Reading raises folio.Error if the body is incomplete because the request took too long or the model was closed.
+    """
 
     def __init__(self, reply: Any, events: Any) -> None:
         self._reply = reply
@@ -150,7 +153,11 @@ def complete(model: Model, chat: bool, body: Mapping[str, Any]) -> dict[str, Any
     path = "/v1/chat/completions" if chat else "/v1/completions"
     sent, names = server_body({**body, "stream": False})
     reply = service.request("POST", path, service._headers, sent.encode())
-    received = reply.read()
+    try:
+        received = reply.read()
+    except _engine.Error:  # an incomplete answer
+        if not model.closed:
+            raise
     if model.closed:
         raise _engine.Error("the model is closed; open it again")  # closing truncates outputs
     answer = json.loads(received)

@@ -190,8 +190,26 @@ MemorySpeed measure_memory(const infer::Machines& machines, const infer::Machine
   return memory;
 }
 
+// Throws core::UsageError if a flag was given that --memory does not use.
+void check_memory_flags(const apps::Flags& app) {
+  const auto refuse = [&](const std::string& flag) {
+    if (app.count(flag) == 0) return;
+    throw core::UsageError(fmt::format("{} has no effect with --memory, which runs no model; leave one out", flag));
+  };
+  for (const char* flag :
+       {"--model", "--prompt-tokens", "--gen-tokens", "--batch", "--repetitions", "--shards", "--device",
+        "--gpu-layers", "--cache-memory", "--fast", "--cache-type", "--pipeline-parallel", "--logit-bias"}) {
+    refuse(flag);
+  }
+  infer::SamplerOptions::visit_fields([&](std::string name, auto&&...) {
+    std::ranges::replace(name, '_', '-');
+    refuse("--" + name);
+  });
+}
+
 // Prints the read bandwidth of each access pattern. With --json, prints only the result of read_bandwidth().
-int bench_memory(const Options& o) {
+int bench_memory(const apps::Flags& app, const Options& o) {
+  check_memory_flags(app);
   const size_t n_threads = o.model.load.machines.n_threads;
   const size_t threads = n_threads == 0 ? core::default_threads() : n_threads;
   if (o.json) {
@@ -278,7 +296,7 @@ int bench_batches(infer::LoadedModel& model, const Options& o, const apps::Ranks
 
 int run(const apps::Flags& app, const Options& o) {
   if (o.train) throw core::UsageError("--train must be the first flag");
-  if (o.memory) return bench_memory(o);
+  if (o.memory) return bench_memory(app, o);
   const int64_t positions = o.prompt_tokens + o.gen_tokens;
   const int64_t most = *std::max_element(o.batch.begin(), o.batch.end());
   apps::ModelFlags flags = o.model;

@@ -114,8 +114,8 @@ core::TensorStream typed(const ExportSource& source, const std::string& type) {
 }
 
 std::string name_of(const core::StoredModel& model) {
-  if (model.gguf && model.gguf->find("general.name") != nullptr) return model.gguf->string("general.name");
-  return core::plain_name(model.path);
+  const auto* name = std::get_if<std::string>(model.gguf ? model.gguf->find("general.name") : nullptr);
+  return name != nullptr ? *name : core::plain_name(model.path);
 }
 
 // Returns the type to write in formats without quantized blocks: `type` (--type) if given, otherwise "f32" for a

@@ -73,8 +73,7 @@ std::function<void(uint64_t)> reading(const data::Documents& documents) {
   };
 }
 
-data::WordCounts count_words(const Options& o, core::ThreadPool& pool) {
-  const data::Documents documents(o.texts, o.field);
+data::WordCounts count_words(const Options& o, const data::Documents& documents, core::ThreadPool& pool) {
   data::WordCounts counts = data::count_words(documents, UINT64_MAX, data::WordCounts(o.bpe.pre_tokenizer, o.bpe.nfc),
                                               pool, reading(documents));
   core::require(counts.n_words() > 0, "{}: the texts are empty; give files with text", o.texts.front());
@@ -111,10 +110,11 @@ int train(Options& o) {
   o.bpe.pre_tokenizer = kind.kind;
   o.bpe.nfc = kind.nfc;
   o.bpe.ignore_merges = kind.ignore_merges;
+  const data::Documents documents(o.texts, o.field);
   check_out(o);
   core::ThreadPool pool(o.threads);
   const auto start = std::chrono::steady_clock::now();
-  const data::WordCounts counts = count_words(o, pool);
+  const data::WordCounts counts = count_words(o, documents, pool);
   const double counted = core::seconds_since(start);
   ProgressLine progress("merging");
   data::BpeVocabulary vocabulary = data::train_bpe(counts, o.bpe, [&](int64_t n) {
@@ -166,17 +166,20 @@ int stats(const Options& o) {
   uint64_t n_bytes = 0;
   uint64_t n_tokens = 0;
   const data::Documents documents(o.texts, o.field);
-  documents.read_together(
-      [&](std::span<const std::string> pieces, const std::string&) {
-        for (const std::string& piece : pieces) {
-          n_bytes += piece.size();
-          for (const int32_t id : tokenizer->encode(piece)) {
-            ++used[static_cast<size_t>(id)];
-            ++n_tokens;
-          }
-        }
-      },
-      reading(documents));
+  const auto progress = reading(documents);
+  std::string text;
+  documents.read([&](const data::Documents::Piece& piece) {
+    progress(piece.n_read);
+    text += piece.text;
+    // SentencePiece's tokens depend on the whole text.
+    if (text.empty() || (!piece.ends_document && tokenizer->kind() == "SentencePiece")) return;
+    n_bytes += text.size();
+    for (const int32_t id : tokenizer->encode(text)) {
+      ++used[static_cast<size_t>(id)];
+      ++n_tokens;
+    }
+    text.clear();
+  });
   core::require(n_tokens > 0, "{}: the texts are empty; give files with text", o.texts.front());
   int32_t longest = 0;
   size_t n_unused = 0;

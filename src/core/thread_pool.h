@@ -142,7 +142,7 @@ class ThreadPool {
   std::thread::id window_caller_;
   std::chrono::nanoseconds delay_before_{};
   std::atomic<bool> stops_{false};
-  std::atomic<size_t> n_shares_{0};  ///< shares of the current job; a worker with an old value only finds less work
+  std::atomic<size_t> n_shares_{0};  ///< shares of the current job; a worker with an old value leaves some to others
   // Twice the number of pieces that have not ended, plus 1 while the caller sleeps.
   alignas(64) std::atomic<uint32_t> unfinished_{0};
   std::mutex error_mutex_;

@@ -227,8 +227,11 @@ def test_bench_rejects_what_it_cannot_measure(golden_gguf, tmp_path):
         (["--batch", "64", "--json-schemas", tmp_path / "schemas"], FAILED, "--batch"),
         (["--batch", "2", "--json-schemas", tmp_path / "bad"], FAILED, tmp_path / "bad:3: ", "invalid JSON"),
         (["--memory", "--ops"], WRONG_USAGE, "--memory", "--ops"),
+        (["--memory"], WRONG_USAGE, "--model has no effect with --memory"),
     ]:
         assert_refused(run("bench", *flags, *more), code, *parts)
+    for flag in (["--batch", "1"], ["--top-k", "1"]):
+        assert_refused(run("bench", "--memory", *flag), WRONG_USAGE, f"{flag[0]} has no effect with --memory")
 
 
 def test_bench_measures_memory_without_a_model():

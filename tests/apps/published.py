@@ -43,7 +43,7 @@ FLAGS = ["--dim", "16", "--layers", "2", "--heads", "2", "--hidden-dim", "24", "
 
 def train_family(home, family, *flags):
     """Trains on cats.txt, compares the logged loss with transformers' loss, and checks the engine's logits with verify.
-    Returns the finished process and the model that transformers loaded."""
+    Returns the finished training process and the model as transformers loaded it."""
     done = succeed("train", home / "cats.txt", *flags, "--out", home / "r", *FLAGS, home=home)
     assert f"family {family}" in done.stdout
     best = home / "r/checkpoints/best"

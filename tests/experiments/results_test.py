@@ -4,6 +4,7 @@ table of scripts/ladder.py."""
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -26,6 +27,23 @@ def test_counts_match_the_committed_results(study, tmp_path):
     committed = json.loads((ROOT / "experiments" / study / "results.json").read_text())
     assert counts(json.loads((tmp_path / "results.json").read_text())) == counts(committed), (
         f"run build/experiments/{study} and scripts/quote.py --take runs/experiments")
+
+
+def test_a_study_without_random_numbers_rejects_a_seed(tmp_path):
+    done = subprocess.run([BUILD / "experiments" / "26_pipeline", "--out", tmp_path, "--seed", "2"], capture_output=True,
+                          text=True)
+    assert done.returncode == 2 and "--seed has no effect" in done.stderr, done.stderr
+
+
+def test_ladder_ends_without_a_traceback_when_interrupted(tmp_path):
+    program = tmp_path / "experiments" / "growing"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nkill -INT $PPID\n")
+    program.chmod(0o755)
+    ladder = [sys.executable, ROOT / "scripts" / "ladder.py", "--build", tmp_path, "--out", tmp_path / "out", "growing"]
+    done = subprocess.run(ladder, capture_output=True, text=True,
+                          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    assert done.returncode == 130 and done.stderr == "", done.stderr
 
 
 def test_ladder_shows_results_that_are_not_finite(tmp_path):

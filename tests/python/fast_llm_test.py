@@ -83,7 +83,7 @@ def test_unknown_handles_are_errors(adapter):
     assert adapter.fetch_response(handle) == -1
     for unknown in (-1, 10**9):
         for call in (adapter.fetch_response, adapter.abort_handle):
-            with pytest.raises(folio.Error, match=f"^there is no handle {unknown}: launch_response gives them, and gave"):
+            with pytest.raises(folio.Error, match=f"^unknown handle {unknown}: launch_response has returned"):
                 call(unknown)
 
 

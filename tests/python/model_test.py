@@ -222,6 +222,9 @@ def test_unreadable_files_give_one_line(golden_gguf, tmp_path):
         (ValueError, "cache_type is 'q4', but has to be one of f32, f16, q8_0", golden_gguf, dict(cache_type="q4")),
         (folio.Error, "--context is 4096, but the model supports at most", golden_gguf, dict(context=4096)),
         (folio.Error, "absent.gguf", golden_gguf, dict(draft_model=tmp_path / "absent.gguf")),
+        (ValueError, "speculate is 0, but draft and draft_model need", golden_gguf, dict(draft="ngram", speculate=0)),
+        (ValueError, "speculate is 0, but draft and draft_model need", golden_gguf, dict(draft_model="a", speculate=0)),
+        (ValueError, "adapter_scale is 2, but there is no adapter", golden_gguf, dict(adapter_scale=2)),
     ]:
         with pytest.raises(kind) as caught:
             folio.Model(path, **options)

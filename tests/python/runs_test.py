@@ -77,3 +77,6 @@ def test_look_inside_example_draws_pictures(home, tmp_path):
     assert "the embedding" in texts["logit_lens"] and "layer 1" in texts["logit_lens"]
     assert "ROMEO:" in texts["texts"]
     xml.etree.ElementTree.fromstring(runpy.run_path(walk)["label"](0, 0, "a\x00\x1b<"))
+    (tmp_path / "log.jsonl").touch()
+    done = subprocess.run([sys.executable, walk, tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "its log has no lines yet" in done.stderr

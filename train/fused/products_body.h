@@ -65,7 +65,7 @@ struct Arithmetic<BFloat16> {
 };
 #endif
 
-/// The left matrix A, [m, k / kGroup] elements with any strides.
+/// The left matrix A [m, k] of a product, with any strides: m × k / kGroup elements of kGroup values each.
 template <typename E>
 struct StridedMatrix {
   const E* data;

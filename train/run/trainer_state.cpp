@@ -82,6 +82,9 @@ TrainerState read_trainer_state(const fs::path& checkpoint) {
   TrainerState state;
   const auto environment = core::json_get<nlohmann::json>(json, "environment", where);
   visit_environment(state.environment, reader(environment, where + ": environment"));
+  const int64_t threads = state.environment.threads;
+  core::require(threads >= 1 && threads <= 1024, "{}: environment: \"threads\" is {}, expected 1 to 1024; correct it",
+                where, threads);
   state.config = config_from_json(core::json_get<nlohmann::json>(json, "config", where), where + ": config");
   visit_state(state, reader(json, where));
   return state;

@@ -27,8 +27,9 @@ void read(const core::GgufFile& file, Vocabulary& v) {
 }
 
 void read_flags(const core::GgufFile& file, Vocabulary& v) {
-  if (file.find("general.name") == nullptr) return;
-  std::string name = file.string("general.name");
+  const auto* stored = std::get_if<std::string>(file.find("general.name"));
+  if (stored == nullptr) return;
+  std::string name = *stored;
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   if (name.find("phi-3") == std::string::npos && name.find("phi3") == std::string::npos) return;
   for (size_t i = 0; i < v.pieces.size() && i < v.types.size(); ++i) {

@@ -3,8 +3,8 @@
 //     forward   L = (1/N) Σ over rows of -ln p[target],  p = softmax(logits)
 //     find      ∂L/∂logits
 //
-// On paper, the logarithm and the softmax simplify to a difference: prediction minus target. Useful: torch::one_hot,
-// and logits.softmax(-1) or your own, which must handle logits of 1000.
+// On paper, the derivatives of the logarithm and the softmax combine to a difference: prediction minus target. Useful:
+// torch::one_hot and logits.softmax(-1). A softmax of your own must not overflow for logits of 1000.
 //
 // Read first: experiments/11_gradients/README.md.
 // Check it with: make exercise N=cross_entropy_backward

@@ -202,6 +202,13 @@ def test_names_of_folders_keep_their_dots(tmp_path):
     assert (tmp_path / "m-0.5.tokenizer.bin").exists()
 
 
+def test_names_that_are_not_strings_are_ignored(tmp_path):
+    model = sound.Gguf(SHAPE)
+    model.key("general.name", sound.U32, 7)
+    (tmp_path / "a.gguf").write_bytes(model.pack())
+    assert gguf.GGUFReader(export(tmp_path / "a.gguf", tmp_path / "b.gguf")).get_field("general.name").contents() == "a"
+
+
 @pytest.mark.parametrize("token", [999999, 2**32 + 5])
 def test_end_tokens_outside_the_vocabulary_are_left_out(tmp_path, token):
     model = sound.Gguf(SHAPE)

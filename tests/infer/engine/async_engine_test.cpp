@@ -111,6 +111,17 @@ TEST_F(AsyncEngineTest, WorkThatLosesTheMachineEndsAllRequests) {
   EXPECT_TRUE(async.loss());
 }
 
+TEST_F(AsyncEngineTest, WorkThatFailsAfterAFailedStepEndsAllRequests) {
+  AsyncEngine async(engine_);
+  Request failing = request(5);
+  failing.on_token = [](size_t, int32_t, std::span<const float>) { throw std::runtime_error("enough"); };
+  std::promise<std::exception_ptr> error;
+  const auto fail = [](Engine&) { throw core::Error("wrong"); };
+  async.submit({{failing, [&](RequestId, const std::exception_ptr&) { async.call(fail); }},
+                {request(4), [&](RequestId, const std::exception_ptr& e) { error.set_value(e); }}});
+  EXPECT_TRUE(error.get_future().get());
+}
+
 TEST_F(AsyncEngineTest, RequestsSubmittedTogetherStartTogether) {
   std::vector<size_t> started;  // number of sequences started in each step
   engine_.watch([&](const StepReport& report) { started.push_back(report.started.size()); });

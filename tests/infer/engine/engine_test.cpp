@@ -181,6 +181,31 @@ TEST_P(EngineTest, ObserversSeeOnlyTheirRequest) {
   EXPECT_EQ(engine.failed(), failing);
 }
 
+// A paused request computes some rows of its prompt again, without its observer.
+TEST_P(EngineTest, ObserversSeeEachRowOnce) {
+  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 1000}, {.max_rows = 50});
+  const auto text = tokens(120, 3);
+  size_t n_seen = 0;
+  std::vector<float> logits;
+  const auto backlog = std::make_shared<Backlog>(1);
+  Request watched{.prompt = text};
+  watched.observer = [&](const std::string& name, std::span<const float>, size_t n_rows) {
+    if (name == "embedding") n_seen += n_rows;
+    return false;
+  };
+  watched.on_logits = [&](std::span<const float> rows) { logits.insert(logits.end(), rows.begin(), rows.end()); };
+  watched.backlog = backlog;
+  engine.add(watched);
+  EXPECT_TRUE(engine.step());
+  backlog->add(1);
+  while (engine.step()) continue;
+  static_cast<void>(backlog->remove(1));
+  while (engine.step()) continue;
+  EXPECT_GT(engine.statistics().rows, text.size());
+  EXPECT_EQ(n_seen, text.size());
+  EXPECT_TRUE(same_bits(logits, logits_alone(text)));
+}
+
 TEST_P(EngineTest, CachedPrefixesAreNotRecomputed) {
   EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = 1000});
   const auto shared = tokens(70, 1);

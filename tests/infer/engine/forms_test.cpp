@@ -126,7 +126,8 @@ TEST_P(Forms, DeadEndsHaveFinishReasonForm) {
   result = alone(drawing(text_form(pieces_, "xz"), 1)).front();
   EXPECT_TRUE(result.tokens.empty());
   EXPECT_EQ(result.finish_reason, FinishReason::Form);
-  // Bans all tokens with "-". A grammar that requires "-" becomes a dead end; one where it is optional ends before it.
+  // Bans all tokens with "-". If the grammar requires "-", no token is allowed there; if "-" is optional, the output
+  // ends before it.
   request = drawing(form_of(pieces_, words(3)), 2);
   for (int32_t id = 0; id < 37; ++id) {
     if (pieces_.token_bytes(id).find('-') != std::string::npos) request.options.sampler.bad_words.push_back({id});

@@ -111,6 +111,20 @@ TEST(Scheduler, DraftsLeaveBlocksToLaterSequences) {
   EXPECT_EQ(trace.shares[1].n_rows, 1U);
 }
 
+TEST(Scheduler, PreemptionsAreReportedEvenIfAppendingThrows) {
+  Simulation s(2, {.max_rows = 100, .max_sequences = 2});
+  TextRequest old(text_of(kBlockPositions - 1, 1), 10);
+  TextRequest young(text_of(20, 2), 10);
+  s.add(old);
+  s.add(young);
+  s.step();
+  s.step();  // the next row of `old` needs a second block
+  const Sequence* preempted = nullptr;
+  const auto append = [](Sequence&, size_t) -> size_t { core::fail("wrong"); };
+  EXPECT_ERROR(s.scheduler.plan(append, [&](Sequence& sequence) { preempted = &sequence; }), "wrong");
+  EXPECT_EQ(preempted, &*young);
+}
+
 TEST(Scheduler, RejectsRequestsLargerThanTheCache) {
   Simulation s(3, {.max_rows = 50, .max_sequences = 2});
   TextRequest fits(text_of(90, 1), 7);

@@ -125,6 +125,7 @@ TEST(Regex, SchemaPatternsFollowEcmaScript) {
       {"^.$", {"a"}, {"\n", "\r", "\xE2\x80\xA8"}},
       {"^\\cJ\\u{1F600}\\ud83d\\ude00\\0$", {std::string("\n😀😀\0", 10)}, {}},
       {"^\\p{Letter}+$", {"aé"}, {"a1"}},
+      {"^[\\b-\\n]$", {"\b", "\t"}, {"b"}},
   };
   expect_texts(cases,
                [](std::string_view source) { return regex_form(source, RegexMatch::Search, RegexDialect::Ecma); });

@@ -170,8 +170,8 @@ class Textbook {
     add_branch(std::move(out), w[Role::PostFfnNorm], x);
   }
 
-  // Computes latent attention's keys and values, and returns the queries. Only the last
-  // qk_rope_head_dim elements of a head are rotated; in keys, these are the same for all heads.
+  // Computes latent attention's keys and values, appends them to the cache, and returns the queries. Of each head's
+  // query and key, only the last qk_rope_head_dim elements are rotated; in keys, these are the same for all heads.
   Vector project_latent(size_t l, size_t position, const Vector& in) {
     auto& w = layers_[l];
     const auto rank = static_cast<ptrdiff_t>(c_.kv_lora_rank);

@@ -636,6 +636,11 @@ def test_an_export_can_be_imported(text_page, tmp_path):
     (tmp_path / "saved.json").write_text(json.dumps([{"role": "user", "content": "from chat"}]))
     page.locator("#import-file").set_input_files(tmp_path / "saved.json")
     expect(page.locator("#list button").first).to_have_text("from chat")
+    for bad in ("", "null", "[null]", '{"conversations": [{}]}'):
+        (tmp_path / "bad.json").write_text(bad)
+        page.locator("#notice").evaluate("notice => { notice.textContent = ''; }")
+        page.locator("#import-file").set_input_files(tmp_path / "bad.json")
+        expect(page.locator("#notice")).to_contain_text("Import failed: the file is neither an export of this page nor a list")
 
 
 def test_api_key_is_requested_and_kept_for_the_session(server, visitor):

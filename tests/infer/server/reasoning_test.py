@@ -92,7 +92,7 @@ def test_reasoning_tokens_of_all_choices_are_counted(client_of):
 
 
 def test_reasoning_tokens_of_beams_are_counted(server, tmp_path):
-    pieces = [("</think>" if text == "t" else text, *rest) for text, *rest in VOCABULARY]  # "t" is likely in any text
+    pieces = [("</think>" if text == "t" else text, *rest) for text, *rest in VOCABULARY]  # "t" is frequent
     path = write_chat_model(tmp_path / "m.gguf", TEMPLATES["DeepSeek-R1"], context=8192, pieces=pieces)
     made = api_test.client_of(server(path, "-t", "1", "--name", "m")).chat.completions.create(
         model="m", messages=ASK, n=4, max_tokens=60, extra_body={"use_beam_search": True})
@@ -105,6 +105,14 @@ def test_templates_without_thinking_have_no_reasoning(server, tmp_path):
     client = api_test.client_of(server(path, "-t", "1", "--name", "m"))
     text = "<think>us</think>he"
     assert answer(client, logit_bias={}, extra_body={"guided_choice": [text]}) == (None, text)
+
+
+def test_text_offsets_count_markers_that_are_control_tokens(client_of):
+    [choice] = client_of("Qwen 3", kind=3).completions.create(
+        model="m", prompt="he", max_tokens=60, logprobs=0, logit_bias={BEGIN: 100, END: 100},
+        extra_body={"guided_regex": "<think>us</think>he"}).choices
+    assert choice.text == "<think>us</think>he"
+    assert choice.logprobs.text_offset[choice.logprobs.tokens.index("</think>")] == len("<think>us")
 
 
 @pytest.mark.parametrize("choice", ["auto", "required"])

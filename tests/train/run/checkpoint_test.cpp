@@ -218,6 +218,15 @@ TEST(Checkpoint, RejectsLaterVersions) {
   EXPECT_ERROR(read_trainer_state(saved.last()), "version 3");
 }
 
+TEST(Checkpoint, RejectsThreadsOutOfRange) {
+  const Saved saved;
+  const fs::path path = saved.last() / "trainer.json";
+  auto json = nlohmann::json::parse(test::read_bytes(path));
+  json["environment"]["threads"] = -1;
+  test::write_bytes(path, json.dump());
+  EXPECT_ERROR(read_trainer_state(saved.last()), "\"threads\" is -1");
+}
+
 TEST(Checkpoint, DescribesAnotherEnvironment) {
   const Environment here{.folio = "0.2.0", .libtorch = "2.13.0", .cpu = "AVX2", .threads = 2};
   EXPECT_EQ(describe_difference(here, here), "");
