@@ -94,9 +94,7 @@ GenerationConfig read_generation_config(const StoredModel& model, const std::str
   if (source == "none") return {};
   if (source != "auto") {
     const fs::path path = fs::path(source) / kFileName;
-    require(!source.empty() && path_exists(path),
-            "generation config \"{}\": no {} found; use auto, none, or a directory that contains one", source,
-            kFileName);
+    require(path_exists(path), "{}: no {} found; use auto, none, or a directory that contains one", source, kFileName);
     return from_json(path, vocab_size);
   }
   if (model.gguf) return from_gguf(*model.gguf);
