@@ -62,9 +62,7 @@ class Characters {
 // Encodes pieces of documents on all threads and passes their tokens to `sink` in order.
 class Encoder {
  public:
-  using Sink = std::function<void(std::span<const int32_t>)>;
-
-  Encoder(const Tokenizer& tokenizer, core::ThreadPool& pool, const Sink& sink)
+  Encoder(const Tokenizer& tokenizer, core::ThreadPool& pool, const TokenSink& sink)
       : tokenizer_(tokenizer), pool_(pool), sink_(sink), whole_(tokenizer.kind() == "SentencePiece") {}
 
   void add(const Documents::Piece& piece) {
@@ -87,11 +85,7 @@ class Encoder {
     pool_.parallel_for(parts_.size(), 1, [&](size_t first, size_t last) {
       for (size_t i = first; i < last; ++i) tokens[i] = tokenizer_.encode(parts_[i].text);
     });
-    const std::array end{tokenizer_.end_of_text()};
-    for (size_t i = 0; i < parts_.size(); ++i) {
-      if (parts_[i].begins && std::exchange(any_, true)) sink_(end);
-      sink_(tokens[i]);
-    }
+    for (size_t i = 0; i < parts_.size(); ++i) sink_(tokens[i], parts_[i].begins);
     parts_.clear();
     n_bytes_ = 0;
   }
@@ -104,24 +98,27 @@ class Encoder {
 
   const Tokenizer& tokenizer_;
   core::ThreadPool& pool_;
-  const Sink& sink_;
+  const TokenSink& sink_;
   bool whole_;
   std::vector<Part> parts_;
   size_t n_bytes_ = 0;
   bool begun_ = false;  ///< the next piece continues a document
-  bool any_ = false;    ///< sink_ has received a document, so the next needs a separator before it
 };
 
-void encode(const Documents& documents, const Tokenizer& tokenizer, const Encoder::Sink& sink, bool progress) {
-  core::ThreadPool pool;
-  Encoder encoder(tokenizer, pool, sink);
-  documents.read([&](const Documents::Piece& piece) {
-    encoder.add(piece);
+// Passes the tokens of all documents to `sink`, with an end-of-text token between documents.
+void encode(const Documents& documents, const Tokenizer& tokenizer,
+            const std::function<void(std::span<const int32_t>)>& sink, bool progress) {
+  const std::array end{tokenizer.end_of_text()};
+  bool any = false;
+  const auto join = [&](std::span<const int32_t> tokens, bool begins) {
+    if (begins && std::exchange(any, true)) sink(end);
+    sink(tokens);
+  };
+  encode_documents(documents, tokenizer, join, [&](const Documents::Piece& piece) {
     if (progress) {
       core::print_stderr("\rtokens: {} of {} MB of text", piece.n_read >> 20U, documents.n_bytes() >> 20U);
     }
   });
-  encoder.flush();
   if (progress) core::print_stderr("\r{:60}\r", "");
 }
 
@@ -151,6 +148,17 @@ void write_tokens(const fs::path& path, const Documents& documents, const Tokeni
 
 void Digest::add(std::string_view bytes) {
   for (const char c : bytes) hash_ = (hash_ ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
+}
+
+void encode_documents(const Documents& documents, const Tokenizer& tokenizer, const TokenSink& sink,
+                      const std::function<void(const Documents::Piece&)>& on_piece) {
+  core::ThreadPool pool;
+  Encoder encoder(tokenizer, pool, sink);
+  documents.read([&](const Documents::Piece& piece) {
+    encoder.add(piece);
+    on_piece(piece);
+  });
+  encoder.flush();
 }
 
 std::string Digest::hex() const { return fmt::format("{:016x}", hash_); }

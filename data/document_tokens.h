@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,6 +44,14 @@ struct DocumentsSummary {
 /// updated `counts`. Calls progress(n), if set, with the number of bytes read so far.
 [[nodiscard]] WordCounts count_words(const Documents& documents, uint64_t n_bytes, WordCounts counts,
                                      core::ThreadPool& pool, const std::function<void(uint64_t)>& progress = {});
+
+/// Receives tokens. `begins` is true for the first tokens of a document.
+using TokenSink = std::function<void(std::span<const int32_t> tokens, bool begins)>;
+
+/// Encodes the documents on all threads, long ones in parts that do not change their tokens. Passes the tokens of all
+/// parts to `sink` in order, and each piece that was read to `on_piece`.
+void encode_documents(const Documents& documents, const Tokenizer& tokenizer, const TokenSink& sink,
+                      const std::function<void(const Documents::Piece&)>& on_piece);
 
 /// The tokens of documents, in memory or in a mapped file.
 class DocumentTokens {

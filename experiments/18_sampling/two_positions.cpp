@@ -37,8 +37,7 @@ std::string bars(const Panel& panel, double left) {
     const double y = kTop + kRow * static_cast<double>(i);
     body += svg::text_at(left + kNames - 8, y + 12, panel.names[i], "end", "strong");
     const double width = std::max(1.0, kBars * panel.model[i].p / panel.model[0].p);
-    body += fmt::format("<rect class=\"{} fill\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\"/>\n",
-                        svg::colour(0), left + kNames, y + 2, width, kRow - 4);
+    body += svg::bar(0, left + kNames, y + 2, width, kRow - 4);
     body += svg::text_at(left + kNames + kBars + kNumbers - 6, y + 12, percent(panel.model[i].p), "end");
   }
   return body;

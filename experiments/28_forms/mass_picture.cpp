@@ -21,11 +21,6 @@ constexpr double kBar = 13;
 constexpr double kNames = 110;
 constexpr double kBars = 420;
 
-std::string bar(size_t colour, double x, double y, double width, double height) {
-  return fmt::format("<rect class=\"{} fill\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\"/>\n",
-                     svg::colour(colour), x, y, width, height);
-}
-
 }  // namespace
 
 std::string MassPicture::svg() const {
@@ -41,8 +36,8 @@ std::string MassPicture::svg() const {
   for (size_t i = 0; i < columns.size(); ++i) {
     const double x = kAxis + kColumn * static_cast<double>(i);
     const double cut = kHeight * (1.0 - columns[i].mass);
-    if (cut >= 0.05) body += bar(1, x, kTop, kColumn - 1, cut);
-    body += bar(0, x, kTop + cut, kColumn - 1, kHeight - cut);
+    if (cut >= 0.05) body += svg::bar(1, x, kTop, kColumn - 1, cut);
+    body += svg::bar(0, x, kTop + cut, kColumn - 1, kHeight - cut);
     body += svg::text_at(x + (kColumn - 1) / 2, kTop + kHeight + 16, columns[i].name, "middle", "strong");
     for (size_t g = 0; g < groups.size(); ++g) {
       if (columns[i].allowed[g]) {
@@ -61,7 +56,7 @@ std::string BarsPicture::svg() const {
   const double top = kTop + 22;
   double x = 16;
   for (size_t i = 0; i < names.size(); ++i) {
-    body += bar(i, x, kTop - 8, 10, 10) + svg::text_at(x + 16, kTop + 1, names[i]);
+    body += svg::bar(i, x, kTop - 8, 10, 10) + svg::text_at(x + 16, kTop + 1, names[i]);
     x += 16 + svg::kCharacterWidth * static_cast<double>(svg::count_characters(names[i])) + 20;
   }
   double most = 0.0;
@@ -72,7 +67,7 @@ std::string BarsPicture::svg() const {
     for (size_t i = 0; i < rows[r].values.size(); ++i) {
       const double width = std::max(1.0, kBars * rows[r].values[i] / most);
       const double at = y + kBar * static_cast<double>(i);
-      body += bar(i, kNames, at, width, kBar - 1);
+      body += svg::bar(i, kNames, at, width, kBar - 1);
       body += svg::text_at(kNames + width + 6, at + kBar - 1, fmt::format("{:.3f}", rows[r].values[i]));
     }
   }

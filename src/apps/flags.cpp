@@ -409,6 +409,11 @@ bool Flags::parse(int argc, char** argv) {
 }
 
 size_t Flags::count(const std::string& name) const { return app_->count(name); }
+std::vector<std::string> Flags::given() const {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app_->parse_order()) names.push_back(option->get_name());
+  return names;
+}
 bool Flags::parsed() const { return app_->parsed(); }
 const std::string& Flags::name() const { return app_->get_name(); }
 

@@ -104,6 +104,8 @@ class Flags {
   [[nodiscard]] bool parse(int argc, char** argv);
   /// Returns the number of times that a flag was given.
   [[nodiscard]] size_t count(const std::string& name) const;
+  /// Returns the first name of each flag that was given, such as "--model", in the order of the command line.
+  [[nodiscard]] std::vector<std::string> given() const;
   [[nodiscard]] bool parsed() const;  ///< returns true if this is a subcommand that was given
   [[nodiscard]] const std::string& name() const;
 

@@ -167,18 +167,13 @@ int stats(const Options& o) {
   uint64_t n_tokens = 0;
   const data::Documents documents(o.texts, o.field);
   const auto progress = reading(documents);
-  std::string text;
-  documents.read([&](const data::Documents::Piece& piece) {
+  const auto count = [&](std::span<const int32_t> tokens, bool) {
+    for (const int32_t id : tokens) ++used[static_cast<size_t>(id)];
+    n_tokens += tokens.size();
+  };
+  data::encode_documents(documents, *tokenizer, count, [&](const data::Documents::Piece& piece) {
     progress(piece.n_read);
-    text += piece.text;
-    // SentencePiece's tokens depend on the whole text.
-    if (text.empty() || (!piece.ends_document && tokenizer->kind() == "SentencePiece")) return;
-    n_bytes += text.size();
-    for (const int32_t id : tokenizer->encode(text)) {
-      ++used[static_cast<size_t>(id)];
-      ++n_tokens;
-    }
-    text.clear();
+    n_bytes += piece.text.size();
   });
   core::require(n_tokens > 0, "{}: the texts are empty; give files with text", o.texts.front());
   int32_t longest = 0;

@@ -2,8 +2,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 
 #include "core/error.h"
 #include "core/utf8.h"
@@ -65,10 +63,6 @@ fs::path scratch_file(const std::string& name, std::string_view bytes) {
   return path;
 }
 
-std::string file_bytes(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  check(in.good(), "a file that was written can be read");
-  return {std::istreambuf_iterator<char>(in), {}};
-}
+std::string file_bytes(const fs::path& path) { return core::test::read_bytes(path); }
 
 }  // namespace folio::fuzz

@@ -132,7 +132,7 @@ def test_tools_require_complete(chats):
         "type": "object", "properties": {"b": {"type": "integer", "maximum": 99, "minimum": 0}, "a": {"const": 7}},
         "required": ["b", "a"], "additionalProperties": False}}}
     whole = chats.complete(messages="he is", tools=[tool], tool_choice="required", parallel_tool_calls=False,
-                                  max_tokens=300, seed=3)
+                           max_tokens=300, seed=3)
     [call] = whole["choices"][0]["message"]["tool_calls"]
     assert call["function"]["name"] == "add" and list(json.loads(call["function"]["arguments"])) == ["b", "a"]
     told = [{"role": "user", "content": "he is"}, whole["choices"][0]["message"],

@@ -82,13 +82,11 @@ class ItemsThatAreNoPairs(EndlessItems):
 
 
 def refused(call, *errors, match=None):
-    """Asserts that the call raises one of the errors, by default TypeError or ValueError, with a message of one line.
-    Returns the message."""
+    """Asserts that the call raises one of the errors, by default TypeError or ValueError, with a message of one line."""
     with pytest.raises(errors or (TypeError, ValueError), match=match) as error:
         call()
     message = str(error.value)
     assert message and "\n" not in message and "bad_cast" not in message, message
-    return message
 
 
 @pytest.mark.parametrize("make", [cyclic_list, cyclic_dict, deep, deep_dict, lambda: {"a": cyclic_list()},

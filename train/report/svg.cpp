@@ -158,6 +158,11 @@ std::string text_at(double x, double y, std::string_view text, std::string_view 
                      attribute("text-anchor", anchor == "start" ? "" : anchor), escape(text));
 }
 
+std::string bar(size_t i, double x, double y, double width, double height) {
+  return fmt::format("<rect class=\"{} fill\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\"/>\n",
+                     colour(i), x, y, width, height);
+}
+
 std::string document(double width, double height, std::string_view title, std::string_view subtitle,
                      const std::string& body) {
   return fmt::format(

@@ -60,6 +60,9 @@ struct Frame {
 [[nodiscard]] std::string text_at(double x, double y, std::string_view text, std::string_view anchor = "start",
                                   std::string_view classes = "");
 
+/// Returns an SVG rectangle filled with color `i` of colour(). `x` and `y` are its top left corner, in pixels.
+[[nodiscard]] std::string bar(size_t i, double x, double y, double width, double height);
+
 /// Returns an SVG document: a background of this size in pixels, a title, a subtitle and `body`, which is SVG. The body
 /// can use the CSS classes card, grid, strong, ref, line, thin, lead, and those of colour().
 [[nodiscard]] std::string document(double width, double height, std::string_view title, std::string_view subtitle,

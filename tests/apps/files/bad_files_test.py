@@ -42,8 +42,8 @@ def commands(folder, model, tokenizer):
     """Returns {program: command} for generate, export and inspect. export writes a Hugging Face directory, so that it
     reads the whole model."""
     more = ["--tokenizer", tokenizer] if tokenizer else []
-    return {"generate": ["generate", "--json", "-t", 1, "-n", 2, "-m", model, *more, "a"], "export": ["export", model, "--out", folder / "out", "--format", "hf", *more],
-            "inspect": ["inspect", model]}
+    return {"generate": ["generate", "--json", "-t", 1, "-n", 2, "-m", model, *more, "a"],
+            "export": ["export", model, "--out", folder / "out", "--format", "hf", *more], "inspect": ["inspect", model]}
 
 
 def assert_refused(kind, code, out, err):
