@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/file_status.h"
-#include "core/print_stderr.h"
+#include "core/progress_line.h"
 #include "core/utf8.h"
 #include "data/tokenizers/pre_tokenizer.h"
 
@@ -114,12 +114,10 @@ void encode(const Documents& documents, const Tokenizer& tokenizer,
     if (begins && std::exchange(any, true)) sink(end);
     sink(tokens);
   };
+  core::ProgressLine line;
   encode_documents(documents, tokenizer, join, [&](const Documents::Piece& piece) {
-    if (progress) {
-      core::print_stderr("\rtokens: {} of {} MB of text", piece.n_read >> 20U, documents.n_bytes() >> 20U);
-    }
+    if (progress) line.show("tokens: {} of {} MB of text", piece.n_read >> 20U, documents.n_bytes() >> 20U);
   });
-  if (progress) core::print_stderr("\r{:60}\r", "");
 }
 
 std::string digest_of(const DocumentsSummary& summary, const Tokenizer& tokenizer) {

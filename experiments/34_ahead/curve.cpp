@@ -49,8 +49,7 @@ struct Speed {
 // each has its first token until one ends. If `side` is kAuto, the engine chooses the number, starting from the
 // estimates in `learned`, which it updates.
 Speed speed_of(infer::Engine& engine, std::vector<infer::Request> requests, size_t side, infer::Goodput& learned) {
-  engine.goodput() = learned;
-  if (side != kAuto) engine.goodput().set_times({}, 0.0);  // as if drafts took no time: always tries `side` drafts
+  engine.goodput().set_times({}, 1e9);  // no drafts until all sequences generate, which would end some before
   size_t n_silent = requests.size();
   infer::ScopedRequests running(engine);
   for (infer::Request& request : requests) {
@@ -64,6 +63,8 @@ Speed speed_of(infer::Engine& engine, std::vector<infer::Request> requests, size
   const auto before = engine.statistics();
   core::require(before.running == requests.size(),
                 "a sequence ended before all had begun; use more --tokens or fewer --sequences");
+  engine.goodput() = learned;
+  if (side != kAuto) engine.goodput().set_times({}, 0.0);  // as if drafts took no time: always tries `side` drafts
   const auto n = static_cast<double>(requests.size());
   const auto start = std::chrono::steady_clock::now();
   while (engine.step() && engine.statistics().running == requests.size()) continue;

@@ -11,14 +11,14 @@
 namespace folio::infer::forms {
 namespace {
 
-// Maximum number of explored transitions (or, for a product, of edges), as a multiple of the limit on states.
-constexpr size_t kMostStepsOfEach = 20;
+constexpr size_t kMostStates = 200'000;   // also limits the transitions explored to compile one expression
+constexpr size_t kMostEdges = 1'000'000;  // maximum number of edges of a product
 
 }  // namespace
 
 int32_t CharacterAutomaton::add_state() {
-  core::require(edges_.size() < most_states_, "needs more than {} states when combined with the other constraints",
-                most_states_);
+  core::require(edges_.size() < kMostStates, "needs more than {} states when combined with the other constraints",
+                kMostStates);
   budget_.spend(1);
   edges_.emplace_back();
   accepts_.push_back(false);
@@ -26,7 +26,7 @@ int32_t CharacterAutomaton::add_state() {
 }
 
 CharacterAutomaton::CharacterAutomaton(int64_t least, int64_t most, core::WorkBudget budget)
-    : CharacterAutomaton(std::move(budget), kMostStates) {
+    : CharacterAutomaton(std::move(budget)) {
   int32_t state = add_state();
   for (int64_t n = 0;; ++n) {
     accepts_[static_cast<size_t>(state)] = n >= least;
@@ -38,8 +38,8 @@ CharacterAutomaton::CharacterAutomaton(int64_t least, int64_t most, core::WorkBu
   if (most < 0) edges_[static_cast<size_t>(state)].push_back({0, kLastCodePoint, state});
 }
 
-CharacterAutomaton::CharacterAutomaton(std::span<const std::string> texts, core::WorkBudget budget, size_t most_states)
-    : CharacterAutomaton(std::move(budget), most_states) {
+CharacterAutomaton::CharacterAutomaton(std::span<const std::string> texts, core::WorkBudget budget)
+    : CharacterAutomaton(std::move(budget)) {
   std::vector<std::map<uint32_t, int32_t>> children(1);
   (void)add_state();
   for (const std::string& text : texts) {
@@ -65,7 +65,7 @@ CharacterAutomaton::CharacterAutomaton(std::span<const std::string> texts, core:
 // In state i, the first i characters equal those of `least`. In the last state, the number is greater than `least`, or
 // perhaps equal if not `strictly`.
 CharacterAutomaton CharacterAutomaton::at_least(std::string_view least, bool strictly, core::WorkBudget budget) {
-  CharacterAutomaton all(std::move(budget), kMostStates);
+  CharacterAutomaton all(std::move(budget));
   for (size_t i = 0; i < least.size() + 2; ++i) (void)all.add_state();
   const auto equal = static_cast<int32_t>(least.size());
   const int32_t greater = equal + 1;
@@ -86,7 +86,7 @@ CharacterAutomaton CharacterAutomaton::at_least(std::string_view least, bool str
 }
 
 CharacterAutomaton CharacterAutomaton::multiples(uint32_t divisor, core::WorkBudget budget) {
-  CharacterAutomaton all(std::move(budget), kMostStates);
+  CharacterAutomaton all(std::move(budget));
   for (uint32_t rest = 0; rest < divisor; ++rest) {
     (void)all.add_state();
     for (uint32_t digit = 0; digit < 10; ++digit) {
@@ -100,7 +100,7 @@ CharacterAutomaton CharacterAutomaton::multiples(uint32_t divisor, core::WorkBud
 // Compiles the expression to a nondeterministic automaton: a Grammar in which each character class is a call of an
 // undefined rule. The subset construction then makes it deterministic.
 CharacterAutomaton::CharacterAutomaton(const Syntax& syntax, core::WorkBudget budget)
-    : CharacterAutomaton(std::move(budget), kMostStates) {
+    : CharacterAutomaton(std::move(budget)) {
   Grammar grammar({}, budget_);
   std::vector<CharacterRanges> classes;
   const Grammar::Part whole = forms::build(grammar, syntax, [&](std::span<const CharacterRange> ranges) {
@@ -111,8 +111,7 @@ CharacterAutomaton::CharacterAutomaton(const Syntax& syntax, core::WorkBudget bu
   using Set = std::vector<Grammar::State>;
   size_t n_steps = 0;
   const auto step = [&] {
-    core::require(++n_steps <= kMostStepsOfEach * most_states_,
-                  "the pattern is too large to combine with other constraints");
+    core::require(++n_steps <= kMostStates, "the pattern is too large to combine with other constraints");
     budget_.spend(1);
   };
   std::map<Set, int32_t> numbers;
@@ -128,6 +127,10 @@ CharacterAutomaton::CharacterAutomaton(const Syntax& syntax, core::WorkBudget bu
         if (edge.kind == Grammar::Edge::Kind::Empty && all.insert(edge.to).second) todo.push_back(edge.to);
       }
     }
+    std::erase_if(all, [&](Grammar::State state) {  // sets that differ only in such states accept the same strings
+      return state != whole.end &&
+             std::ranges::count(grammar.edges(state), Grammar::Edge::Kind::Call, &Grammar::Edge::kind) == 0;
+    });
     const auto [found, is_new] = numbers.try_emplace(Set(all.begin(), all.end()), static_cast<int32_t>(order.size()));
     if (is_new) {
       order.push_back(found->first);
@@ -189,7 +192,7 @@ bool CharacterAutomaton::is_empty() const {  // all states are reachable, so it 
 // Returns the intersection with `other`, or the difference if `negated`. Each state of the result is a pair: a state
 // of this automaton, and a state of `other` or -1 if `other` has rejected the string.
 CharacterAutomaton CharacterAutomaton::product(const CharacterAutomaton& other, bool negated) const {
-  CharacterAutomaton both(budget_, std::max(most_states_, other.most_states_));
+  CharacterAutomaton both(budget_);
   std::map<std::pair<int32_t, int32_t>, int32_t> numbers;
   std::vector<std::pair<int32_t, int32_t>> order;
   const auto number_of = [&](int32_t a, int32_t b) {
@@ -209,8 +212,7 @@ CharacterAutomaton CharacterAutomaton::product(const CharacterAutomaton& other, 
     for (const Edge& edge : edges_[static_cast<size_t>(a)]) {
       const auto add = [&](uint32_t low, uint32_t high, int32_t to) {
         if (low > high || (to < 0 && !negated)) return;
-        core::require(++n_edges <= kMostStepsOfEach * both.most_states_,
-                      "the pattern is too large to combine with other constraints");
+        core::require(++n_edges <= kMostEdges, "the pattern is too large to combine with other constraints");
         budget_.spend(1);
         const int32_t state = number_of(edge.to, to);
         both.edges_[i].push_back({low, high, state});

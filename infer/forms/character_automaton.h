@@ -17,15 +17,13 @@ namespace folio::infer::forms {
 
 class CharacterAutomaton {
  public:
-  static constexpr size_t kMostStates = 10'000;  ///< default limit on the states of one automaton
-
   // Building or combining automata costs steps of `budget`: about one per state, edge and explored transition.
   /// Accepts strings of `least` to `most` characters; `most` < 0: no limit.
   CharacterAutomaton(int64_t least, int64_t most, core::WorkBudget budget);
   /// Accepts the strings that `syntax` matches. It must not contain Begin, End or Call.
   CharacterAutomaton(const Syntax& syntax, core::WorkBudget budget);
   /// Accepts exactly the strings `texts`, encoded in UTF-8.
-  CharacterAutomaton(std::span<const std::string> texts, core::WorkBudget budget, size_t most_states = kMostStates);
+  CharacterAutomaton(std::span<const std::string> texts, core::WorkBudget budget);
   /// Copies `other`. Operations on the copy spend steps of `budget`.
   CharacterAutomaton(const CharacterAutomaton& other, core::WorkBudget budget) : CharacterAutomaton(other) {
     budget_ = std::move(budget);
@@ -53,14 +51,12 @@ class CharacterAutomaton {
     int32_t to;
   };
 
-  CharacterAutomaton(core::WorkBudget budget, size_t most_states)
-      : budget_(std::move(budget)), most_states_(most_states) {}
+  explicit CharacterAutomaton(core::WorkBudget budget) : budget_(std::move(budget)) {}
   [[nodiscard]] int32_t add_state();
   [[nodiscard]] int32_t after(int32_t state, uint32_t character) const;
   [[nodiscard]] CharacterAutomaton product(const CharacterAutomaton& other, bool negated) const;
 
   core::WorkBudget budget_;
-  size_t most_states_;
   std::vector<std::vector<Edge>> edges_;  ///< edges of each state, sorted and disjoint; state 0 is the start
   std::vector<bool> accepts_;
 };

@@ -153,7 +153,9 @@ Form::Place Form::place_of(std::vector<Way> todo) {
     const Way way = todo.back();
     todo.pop_back();
     if (!seen_.insert(key_of(way.state, way.stack))) continue;
-    core::require(seen_.size() <= kMostWays, "the constrained output has more than {} possible parses", kMostWays);
+    core::require(seen_.size() <= kMostWays,
+                  "the constrained output has more than {} possible parses; let alternatives differ earlier",
+                  kMostWays);
     if (grammar_.ends_rule(way.state)) {
       if (way.stack < 0) {
         may_end = true;

@@ -29,25 +29,21 @@ std::string ipv6() {
   const std::string h16 = "[0-9A-Fa-f]{1,4}";
   const std::string ls32 = fmt::format("(?:{0}:{0}|{1})", h16, ipv4());
   std::string all = fmt::format("(?:(?:{}:){{6}}{}", h16, ls32);
-  for (int before = 0; before <= 6; ++before) {  // at most this many groups before "::"
+  for (int before = 0; before <= 7; ++before) {  // at most this many groups before "::"
     const int after = 5 - before;                // at most this many groups between "::" and the last 32 bits
-    if (before == 0) {
-      all += fmt::format("|::(?:{}:){{5}}{}", h16, ls32);
-      continue;
-    }
-    all += fmt::format("|(?:(?:{0}:){{0,{1}}}{0})?::", h16, before - 1);
-    if (after >= 0) all += fmt::format("(?:{}:){{{}}}{}", h16, after, ls32);
-    if (after == -1) all += h16;
+    all += before == 0 ? "|::" : fmt::format("|(?:(?:{0}:){{0,{1}}}{0})?::", h16, before - 1);
+    all += after >= 0 ? fmt::format("(?:{}:){{{}}}{}", h16, after, ls32) : after == -1 ? h16 : "";
   }
-  return all + fmt::format("|(?:(?:{0}:){{0,6}}{0})?::)", h16);
+  return all + ")";
 }
 
-std::string uri() {
+std::string uri(bool has_ipv6) {
   const std::string escape = "%[0-9A-Fa-f]{2}";
   const std::string plain = "A-Za-z0-9._~!$&'()*+,;=-";  // for use inside a character class
   const std::string pchar = fmt::format("(?:[:@{}]|{})", plain, escape);
   const std::string user = fmt::format("(?:(?:[:{}]|{})*@)?", plain, escape);
-  const std::string host = fmt::format(R"((?:\[{}\]|(?:[{}]|{})*))", ipv6(), plain, escape);
+  const std::string host =
+      fmt::format("(?:{}(?:[{}]|{})*)", has_ipv6 ? fmt::format(R"(\[{}\]|)", ipv6()) : "", plain, escape);
   const std::string rest = fmt::format("(?:[:@/?{}]|{})*", plain, escape);
   return fmt::format(R"([A-Za-z][A-Za-z0-9+.-]*:(?://{0}{1}(?::\d*)?(?:/{2}*)*|/(?:{2}+(?:/{2}*)*)?|{2}+(?:/{2}*)*|))"
                      R"((?:\?{3})?(?:#{3})?)",
@@ -62,7 +58,7 @@ std::string email() {
 
 }  // namespace
 
-std::optional<std::string> format_regex(std::string_view format) {
+std::optional<std::string> format_regex(std::string_view format, bool counted) {
   if (format == "date") return date();
   if (format == "time") return time();
   if (format == "date-time") return date() + "T" + time();
@@ -70,7 +66,7 @@ std::optional<std::string> format_regex(std::string_view format) {
   if (format == "email") return email();
   if (format == "ipv4") return ipv4();
   if (format == "ipv6") return ipv6();
-  if (format == "uri") return uri();
+  if (format == "uri") return uri(!counted);
   return {};
 }
 

@@ -139,7 +139,7 @@ class SchemaCompiler {
     std::vector<CharacterAutomaton> wanted;
     {
       const core::WorkBudget::Place place(grammar_.budget(), pattern_of(all));
-      for (const Syntax& one : expressions(all, at)) wanted.emplace_back(one, grammar_.budget());
+      for (const Syntax& one : expressions(all, at, false)) wanted.emplace_back(one, grammar_.budget());
     }
     std::optional<std::pair<int64_t, int64_t>> length;
     std::optional<NumberRange> range;
@@ -215,8 +215,8 @@ class SchemaCompiler {
     return all.at("pattern") ? ".pattern" : all.at("format") ? ".format" : "";
   }
 
-  // Returns the syntax trees of `pattern` and `format`. A string is valid if it matches all of them.
-  [[nodiscard]] std::vector<Syntax> expressions(const JsonValue& all, const std::string& at) const {
+  // Returns the syntax trees of `pattern` and `format`. A string must match all of them. `counted`: see format_regex().
+  [[nodiscard]] std::vector<Syntax> expressions(const JsonValue& all, const std::string& at, bool counted) const {
     std::vector<Syntax> to;
     if (const Json pattern = all.at("pattern")) {
       for (const Json& one : pattern->is(Kind::Array) ? pattern->items : std::vector{pattern}) {
@@ -224,7 +224,7 @@ class SchemaCompiler {
       }
     }
     if (const Json format = all.at("format")) {
-      const std::string expression = format_regex(format->text).value();
+      const std::string expression = format_regex(format->text, counted).value();
       to.push_back(parse_regex(expression, RegexMatch::Whole, RegexDialect::Re2, grammar_.budget()));
     }
     return to;
@@ -235,7 +235,7 @@ class SchemaCompiler {
     if (most >= 0 && most < least) return grammar_.choice({});
     const bool has_length = least > 0 || most >= 0;
     const core::WorkBudget::Place place(grammar_.budget(), pattern_of(all));
-    const std::vector<Syntax> wanted = expressions(all, at);
+    const std::vector<Syntax> wanted = expressions(all, at, most >= 0);
     if (wanted.empty()) {
       if (!has_length) return parts_.string();
       return parts_.quotes(grammar_.repeat([&] { return parts_.character(); }, least, most));
@@ -288,9 +288,7 @@ class SchemaCompiler {
         values.insert(values.end(), some.begin(), some.end());
         continue;
       }
-      for (const auto type : {Type::Number, Type::String, Type::Array, Type::Object}) {
-        if (types[type]) return std::nullopt;
-      }
+      if (types[Type::Number] || types[Type::String] || types[Type::Array] || types[Type::Object]) return std::nullopt;
       if (types[Type::Null]) values.push_back(make_json({.kind = Kind::Null}));
       if (types[Type::Boolean]) values.push_back(make_json({.kind = Kind::True}));
       if (types[Type::Boolean]) values.push_back(make_json({.kind = Kind::False}));

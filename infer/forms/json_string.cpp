@@ -54,8 +54,7 @@ Grammar::Part other_key(Grammar& grammar, std::span<const std::string> excluded)
     std::string& bytes = keys.emplace_back();
     for (const char c : json_quoted(key)) core::append_utf8(bytes, static_cast<uint8_t>(c));
   }
-  constexpr size_t kMostKeyStates = 200'000;
-  const CharacterAutomaton all_keys(keys, grammar.budget(), kMostKeyStates);
+  const CharacterAutomaton all_keys(keys, grammar.budget());
   return CharacterAutomaton(kAny, grammar.budget()).but_not(all_keys).build_bytes(grammar);
 }
 

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "infer/forms/json_number.h"
 
 namespace folio::infer::forms {
@@ -38,7 +38,7 @@ class ValueBuilder : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool parse_error(size_t /*at*/, const std::string& /*token*/, const nlohmann::json::exception& error) override {
-    core::fail("#: invalid JSON: {}", core::printable(error.what(), 160));
+    core::fail("#: invalid JSON: {}", core::message_of(error));
   }
 
   [[nodiscard]] Json result() const { return result_; }

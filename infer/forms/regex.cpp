@@ -378,8 +378,8 @@ void resolve_anchor(Syntax& syntax, Syntax::Kind kind, RegexMatch match, const c
       const auto inner = std::ranges::find_if(parts, [&](const Syntax& part) { return part.kind != kind; });
       const bool is_anchored = inner != parts.begin();
       parts.erase(parts.begin(), inner);
-      for (size_t i = is_anchored ? 0 : 1; i < parts.size(); ++i) refuse_anchor(parts[i], kind, budget);
-      if (!is_anchored) resolve_anchor(parts.front(), kind, match, budget);
+      for (size_t i = 1; i < parts.size(); ++i) refuse_anchor(parts[i], kind, budget);
+      if (!parts.empty()) resolve_anchor(parts.front(), kind, is_anchored ? RegexMatch::Whole : match, budget);
       if (!is_begin) std::ranges::reverse(parts);
       return;
     }

@@ -50,6 +50,9 @@ bool is_origin(const std::string& text) {
 }  // namespace
 
 void check_allowed(ServiceOptions& options) {
+  if (trimmed(options.api_key) != options.api_key || options.api_key.find_first_of("\r\n") != std::string::npos) {
+    throw core::UsageError("--api-key: no request can have a key that begins or ends with a space or has a line break");
+  }
   for (std::string& host : options.allowed_hosts) {
     std::string name = lower_case(host);
     if (std::ranges::count(name, ':') > 1 && !name.starts_with('[')) name = "[" + name + "]";
@@ -86,9 +89,9 @@ void Service::check_access(const HttpRequest& request, HttpReply& reply) const {
   }
   const Route* route = route_of(request.path);
   if (request.method == "OPTIONS" || (route != nullptr && route->description.open)) return;
-  constexpr std::string_view kBearer = "Bearer ";
+  constexpr std::string_view kBearer = "bearer ";
   const std::string& given = request.authorization;
-  const bool bearer = given.starts_with(kBearer);
+  const bool bearer = lower_case(given.substr(0, kBearer.size())) == kBearer;
   if (options_.api_key.empty() || (bearer && same_secret(given.substr(kBearer.size()), options_.api_key))) return;
   reply.add_header("WWW-Authenticate", "Bearer");
   throw ApiError(401, "the API key is missing or wrong; send \"Authorization: Bearer KEY\"", "", "invalid_api_key");

@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <new>
 #include <utility>
 
 #include "core/error.h"
 #include "core/file_status.h"
 #include "core/formats/adapter_files.h"
-#include "infer/forward/machine.h"
 #include "infer/server/fields.h"
 #include "infer/server/metrics.h"
 
@@ -27,11 +25,10 @@ std::shared_ptr<const core::Adapter> read(const NamedAdapter& adapter, const cor
   return std::make_shared<const core::Adapter>(core::read_adapter(adapter.path, config, adapter.scale));
 }
 
-// A request may name files that cannot be used. Lack of memory and errors of a GPU are not the request's.
-ApiError error_of(const std::exception& e) {
-  const bool is_ours =
-      dynamic_cast<const std::bad_alloc*>(&e) != nullptr || dynamic_cast<const MachineError*>(&e) != nullptr;
-  return is_ours ? ApiError(500, core::describe(e)) : ApiError(400, core::describe(e), "lora_path");
+// Returns the exception that is being handled as an error of the API, which names the path if the files can't be used.
+ApiError error_of_path() {
+  const ApiError error = api_error(std::current_exception());
+  return error.status() == 400 ? ApiError(400, error.what(), "lora_path") : error;
 }
 
 std::string text_of(const Fields& fields, const std::string& name) {
@@ -47,9 +44,7 @@ NamedAdapter parse_load_adapter(const Json& body) {
   fields.only("load_inplace", false);
   NamedAdapter adapter{.name = text_of(fields, "lora_name"), .path = text_of(fields, "lora_path")};
   constexpr size_t kMostBytes = 4096;
-  const bool shows =
-      std::ranges::none_of(adapter.path, [](char c) { return static_cast<uint8_t>(c) < 0x20 || c == 0x7f; });
-  if (adapter.path.size() > kMostBytes || !shows) refuse("lora_path", "is not a valid path");
+  if (core::printable(adapter.path, kMostBytes) != adapter.path) refuse("lora_path", "is not a valid path");
   return adapter;
 }
 
@@ -246,8 +241,8 @@ void Adapters::read_folder(const std::shared_ptr<Entry>& entry) {
       error.emplace(404, fmt::format("no adapter found: there is no {}/adapter_config.json", path.string()),
                     "lora_path");
     }
-  } catch (const std::exception& e) {
-    error = error_of(e);
+  } catch (...) {
+    error = error_of_path();
   }
   post_(
       [this, entry, adapter = std::move(adapter), error] { error ? failed(entry, *error) : was_read(entry, adapter); });
@@ -276,8 +271,8 @@ void Adapters::was_read(const std::shared_ptr<Entry>& entry, std::shared_ptr<con
     std::optional<ApiError> error;
     try {
       number = engine.load_adapter(*adapter);
-    } catch (const std::exception& e) {
-      error = error_of(e);
+    } catch (...) {
+      error = error_of_path();
     }
     post([this, entry, number, error] { error ? failed(entry, *error) : was_loaded(entry, number); });
   });

@@ -35,7 +35,7 @@ size_t ChoiceUpdate::cost() const {
 }
 
 Completion::Completion(CompletionRequest request, const ServedModel& served, std::string id,
-                       std::shared_ptr<HttpReply> reply, Metrics& metrics, Clock::time_point arrived)
+                       std::shared_ptr<HttpReply> reply, Metrics& metrics, Clock::time_point arrived, bool log_texts)
     : request_(std::move(request)),
       served_(served),
       id_(std::move(id)),
@@ -44,7 +44,7 @@ Completion::Completion(CompletionRequest request, const ServedModel& served, std
       replies_(request_.make_replies ? request_.make_replies(request_, served, id_, std::time(nullptr))
                                      : std::make_unique<Replies>(request_, served, id_, std::time(nullptr))),
       choices_(request_.prompts.size() * n_each()),
-      texts_(choices_.size()),
+      texts_(log_texts ? choices_.size() : 0),
       pending_(choices_.size()),
       characters_(choices_.size()),
       n_prompt_logits_(request_.prompts.size()),
@@ -54,7 +54,7 @@ Completion::Completion(CompletionRequest request, const ServedModel& served, std
     const auto text = std::make_shared<const std::string>(request_.prompts[p].text);
     for (size_t i = 0; i < n_each(); ++i) {
       choices_[p * n_each() + i].echo = text;
-      texts_[p * n_each() + i] = text->substr(0, PIPE_BUF);
+      if (log_texts) texts_[p * n_each() + i] = text->substr(0, PIPE_BUF);
     }
     if (!request_.top_logprobs) continue;
     prompt_offsets_.push_back(text_offsets(served.tokenizer, request_.prompts[p]));
@@ -193,8 +193,10 @@ void Completion::take(ChoiceUpdate update) {
     token.text_offset = characters_[update.choice].add(answer_tokenizer().token_bytes(token.token));
   }
   ChoiceText& choice = choices_[update.choice];
-  std::string& logged = texts_[update.choice];
-  logged.append(update.text.answer.content, 0, PIPE_BUF - std::min<size_t>(PIPE_BUF, logged.size()));
+  if (!texts_.empty()) {
+    std::string& logged = texts_[update.choice];
+    logged.append(update.text.answer.content, 0, PIPE_BUF - std::min<size_t>(PIPE_BUF, logged.size()));
+  }
   choice.append(std::move(update.text));
   if (request_.stream && reply_ != nullptr &&
       (choice.has_text() || !choice.answer.empty() || !choice.finish_reason.empty())) {

@@ -42,9 +42,9 @@ class Completion : public std::enable_shared_from_this<Completion> {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Creates a completion that start() runs. `served` and `metrics` must outlive it.
+  /// Creates a completion that start() runs. `served` and `metrics` must outlive it. `log_texts`: texts() is needed.
   Completion(CompletionRequest request, const ServedModel& served, std::string id, std::shared_ptr<HttpReply> reply,
-             Metrics& metrics, Clock::time_point arrived);
+             Metrics& metrics, Clock::time_point arrived, bool log_texts);
 
   /// Sets `on_done`, which is called once, when the completion has ended; after an error, possibly before start().
   void expect(std::function<void(const Completion&)> on_done);
@@ -64,7 +64,7 @@ class Completion : public std::enable_shared_from_this<Completion> {
   /// Returns the status that was sent, or 499 if the client disconnected.
   [[nodiscard]] int status() const { return status_; }
   [[nodiscard]] const std::string& id() const { return id_; }
-  /// Returns the beginning of each choice's text, for the log.
+  /// Returns the beginning of each choice's text; empty without `log_texts`.
   [[nodiscard]] const std::vector<std::string>& texts() const { return texts_; }
 
  private:
@@ -91,7 +91,7 @@ class Completion : public std::enable_shared_from_this<Completion> {
   std::unique_ptr<Replies> replies_;
   std::function<void(const Completion&)> on_done_;
   std::vector<ChoiceText> choices_;                  ///< output of each choice; in a stream, the output not sent yet
-  std::vector<std::string> texts_;                   ///< the beginning of each choice's text, for the log
+  std::vector<std::string> texts_;                   ///< the return value of texts()
   std::vector<AnswerReader> readers_;                ///< one per choice of a chat; used on the engine's thread
   std::vector<std::vector<TokenLogprob>> pending_;   ///< per choice, tokens without text so far; on the engine's thread
   std::vector<CharacterCounter> characters_;         ///< one per choice; computes text_offset of its tokens

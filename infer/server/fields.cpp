@@ -3,21 +3,19 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 #include <vector>
 
 #include "core/error.h"
+#include "infer/server/request_reader.h"
 
 namespace folio::infer::server {
 namespace {
 
 // Returns the name in lower case without separators, so that maxTokens, max-tokens and max_tokens are equal.
 std::string folded(const std::string& name) {
-  std::string result;
-  for (const char c : name) {
-    if (c != '_' && c != '-') result += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
+  std::string result = lower_case(name);
+  std::erase_if(result, [](char c) { return c == '_' || c == '-'; });
   return result;
 }
 

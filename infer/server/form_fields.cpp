@@ -123,16 +123,13 @@ void choose(const Fields& fields, RequestedTools& asked) {
   } else if (*choice == "required") {
     asked.calls.has_answer = false;
   } else if (choice->is_object()) {
-    const Json* function = choice->contains("function") ? &choice->at("function") : nullptr;
-    const std::string* name = nullptr;
-    if (function != nullptr && function->is_object() && function->contains("name")) {
-      name = function->at("name").get_ptr<const std::string*>();
-    }
-    if (name == nullptr || choice->value("type", Json()) != "function")
+    static const Json::json_pointer kName("/function/name");
+    if (choice->value("type", Json()) != "function" || !choice->contains(kName) || !choice->at(kName).is_string())
       refuse("tool_choice", "must name a function as {{\"type\": \"function\", \"function\": {{\"name\": …}}}}");
-    std::erase_if(asked.calls.functions, [&](const auto& f) { return f.name != *name; });
+    const std::string name = choice->at(kName);
+    std::erase_if(asked.calls.functions, [&](const auto& f) { return f.name != name; });
     if (asked.calls.functions.empty())
-      refuse("tool_choice", "names the function {}, which is not in 'tools'", core::printable(*name, 80));
+      refuse("tool_choice", "names the function {}, which is not in 'tools'", core::printable(name, 80));
     asked.calls.has_answer = false;
     asked.is_named = true;
     asked.calls.several = false;
@@ -176,6 +173,7 @@ Ordered body_with_key_order(const Fields& fields, std::string_view text, const c
 RequestedTools requested_tools(const Fields& fields, const Ordered& ordered) {
   constexpr size_t kMost = 128;
   RequestedTools asked;
+  asked.calls.several = fields.flag("parallel_tool_calls");
   const Json* tools = fields.find("tools");
   if (tools == nullptr || (tools->is_array() && tools->empty())) {
     const Json* choice = fields.find("tool_choice");
@@ -193,7 +191,6 @@ RequestedTools requested_tools(const Fields& fields, const Ordered& ordered) {
     }
   }
   asked.list = ordered["tools"].dump();
-  asked.calls.several = fields.flag("parallel_tool_calls");
   choose(fields, asked);
   return asked;
 }

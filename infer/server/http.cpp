@@ -6,12 +6,12 @@
 #include <utility>  // used by Boost 1.74, which doesn't include it
 // This line keeps clang-format from moving <utility> below Boost's headers.
 #include <array>
+#include <atomic>
 #include <boost/asio.hpp>
 #include <boost/beast/http/status.hpp>
 #include <csignal>
 #include <optional>
 #include <set>
-#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -49,8 +49,8 @@ struct Connections {
 
   HttpOptions options;
   HttpServer::Handlers handlers;
-  std::array<char, kReadSize> bytes{};  ///< input buffer shared by all connections
-  size_t n_body_bytes = 0;              ///< memory used by all request bodies being received
+  std::array<char, kReadSize> bytes{};   ///< input buffer shared by all connections
+  std::atomic<size_t> n_body_bytes = 0;  ///< memory of all request bodies that are received or wait to be parsed
   asio::io_context io{1};
   tcp::acceptor acceptor{io};
   asio::steady_timer retry{io};
@@ -176,9 +176,10 @@ class Connection final : public HttpReply {
     const RequestHead& head = reader_->head();
     begin_answer(head.version, head.keep_alive, request_.head_only);
     request_.body = std::move(reader_->body());
+    const auto release = [&sum = server_.n_body_bytes, n = std::exchange(n_counted_, 0)](void*) { sum -= n; };
+    request_.body_memory = std::shared_ptr<void>(nullptr, release);
     watch();
     server_.handlers.handle(std::exchange(request_, {}), own());
-    count_body(0);
   }
 
   void begin_answer(unsigned version, bool keep_alive, bool head_only) {

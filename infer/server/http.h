@@ -18,7 +18,7 @@ struct HttpOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8080;  ///< 0: any free port
   RequestLimits limits{};
-  size_t max_body_bytes = size_t{256} << 20U;  ///< maximum total size of the request bodies being read
+  size_t max_body_bytes = size_t{256} << 20U;  ///< maximum total size of request bodies, until they are parsed
   std::chrono::seconds write_timeout{60};      ///< maximum time without a byte accepted by the client
 };
 

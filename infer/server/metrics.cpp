@@ -45,12 +45,9 @@ void Latencies::add(double seconds) {
   const auto bound = std::lower_bound(kBounds.begin(), kBounds.end(), seconds);
   ++counts_[static_cast<size_t>(bound - kBounds.begin())];
   sum_ += seconds;
-  if (last_.size() < kLast) {
-    last_.push_back(seconds);
-  } else {
-    last_[next_] = seconds;
-    next_ = (next_ + 1) % kLast;
-  }
+  if (last_.size() < kLast) last_.emplace_back();
+  last_[next_] = seconds;
+  next_ = (next_ + 1) % kLast;
 }
 
 Ordered Latencies::quantiles_ms() const {

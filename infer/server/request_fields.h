@@ -32,8 +32,7 @@ void take_common(const Fields& fields, const ServedModel& served, uint64_t rando
 /// Tokenizes the prompt in `field`, a string or token IDs. An empty string becomes the model's default prompt.
 [[nodiscard]] Prompt prompt_of(const std::string& field, const Json& given, const Fields& fields,
                                const ServedModel& served, const core::WorkBudget& budget);
-/// Tokenizes the prompts in `prompt`: a string, a list of strings, token IDs, or a list of token-ID lists. Null means
-/// an empty string.
+/// Tokenizes the prompts in `prompt`, which has a form that n_prompts_of() accepts. Null means an empty string.
 [[nodiscard]] std::vector<Prompt> prompts_of(const Json* prompt, const Fields& fields, const ServedModel& served,
                                              const core::WorkBudget& budget);
 /// Throws ApiError if the text of prompts given as token IDs is too long. The limit on the request's size isn't enough,

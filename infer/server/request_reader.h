@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,6 +33,7 @@ struct HttpRequest {
   bool head_only = false;  ///< true: the method was HEAD, so the answer has no body
   std::string path{};      ///< the target without the query
   std::string body{};
+  std::shared_ptr<void> body_memory{};  ///< counts the body in max_body_bytes; must not outlive the server
   // Values of headers; empty if absent.
   std::string host{};
   std::string origin{};

@@ -87,10 +87,10 @@ class Messages {
   // If `first` is true, `key` must precede content and tool calls, so a last message with content, tool calls or `key`
   // can't be used.
   Json& assistant(const char* key, bool first) {
-    const bool fits = !all_.empty() && all_.back()["role"] == "assistant" && !has(all_.back(), "tool_calls") &&
-                      !has(all_.back(), "content");
-    const bool continues = !all_.empty() && all_.back()["role"] == "assistant" && !first;
-    if (!continues && !(fits && !has(all_.back(), key))) all_.push_back({{"role", "assistant"}, {"content", nullptr}});
+    const auto has_any = [&](auto... fields) { return (has(all_.back(), fields) || ...); };
+    const bool fits =
+        !all_.empty() && all_.back()["role"] == "assistant" && !(first && has_any("tool_calls", "content", key));
+    if (!fits) all_.push_back({{"role", "assistant"}, {"content", nullptr}});
     return all_.back();
   }
 

@@ -128,10 +128,8 @@ struct Service::Handlers {
 
   static Next explain(Service& s, const Posted& posted) {
     auto made = explanation_of(posted.body, *posted.served, s.engine_, posted.budget);
-    const auto text = std::make_shared<const std::string>(infer::explain::to_text(std::move(made.json)));
-    return [&s, text](const HttpRequest& request, const Reply& reply) {
-      s.send(request, reply, joined({literal(*text), literal("\n")}));
-    };
+    return [&s, text = infer::explain::to_text(std::move(made.json)) + "\n"](
+               const HttpRequest& request, const Reply& reply) { s.send(request, reply, literal(text)); };
   }
 
   static void send_page(Service& s, const HttpRequest& request, const Reply& reply) {

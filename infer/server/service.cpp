@@ -165,6 +165,7 @@ void Service::prepare(HttpRequest& request, const Reply& reply, const Prepare& w
   if (n >= options_.max_queue)
     throw ApiError(429, fmt::format("the queue is full: {} requests are being prepared; retry", n));
   Posted posted{.text = std::exchange(request.body, {}),
+                .text_memory = std::exchange(request.body_memory, {}),
                 .served = snapshot_,
                 .seed = request.random_seed.value_or(random_seed()),
                 .budget = core::WorkBudget(options_.request_work),
@@ -248,8 +249,8 @@ void Service::begin(CompletionRequest completion_request, const Reply& reply, Cl
                                n_logprob_bytes_, n_bytes, kMostLogprobBytes));
   }
   const std::string id = std::string(completion_request.id_prefix) + random_name();
-  const auto completion =
-      std::make_shared<Completion>(std::move(completion_request), served_, id, reply, metrics_, arrived);
+  const auto completion = std::make_shared<Completion>(std::move(completion_request), served_, id, reply, metrics_,
+                                                       arrived, options_.log_texts);
   Running& running = completions_[completion.get()];
   running.completion = completion;
   n_choices_ += completion->n_sequences();

@@ -41,8 +41,8 @@ struct ServiceOptions {
   AdapterOptions adapters{};
 };
 
-/// Throws core::UsageError if no request can match one of the allowed hosts or origins. Converts them to the form that
-/// requests have: hosts to lower case, and IPv6 addresses to brackets.
+/// Throws core::UsageError if no request can match the API key or one of the allowed hosts or origins. Converts hosts
+/// to the form that requests have: to lower case, and IPv6 addresses to brackets.
 void check_allowed(ServiceOptions& options);
 
 class Service {
@@ -82,7 +82,8 @@ class Service {
   /// The input of a handler that runs on the worker's thread.
   struct Posted {
     Json body{};
-    std::string text;  ///< the body's JSON text
+    std::string text;                   ///< the body's JSON text
+    std::shared_ptr<void> text_memory;  ///< HttpRequest::body_memory
     std::shared_ptr<const ServedModel> served;
     uint64_t seed;  ///< seed for a request without one
     core::WorkBudget budget;

@@ -101,10 +101,8 @@ std::vector<size_t> text_offsets(const data::Tokenizer& tokenizer, const Prompt&
       if (spaces > 0 && !size_of(rest, group) && size_of(rest.substr(spaces), group)) skip(spaces);
       auto size = spelled_at(rest, group);
       if (!size && group.size() > kLongestGroup) size = std::min(group.size(), rest.size());
-      offsets.push_back(counter.add({}));
-      if (!size) continue;
-      skip(*size);
-      group.clear();
+      take(size.value_or(0));
+      if (size) group.clear();
     }
   }
   return offsets;

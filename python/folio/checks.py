@@ -130,7 +130,8 @@ def as_json(value: Any, name: str = "") -> str:
 
     Raises TypeError for other objects, and ValueError for a number that is not finite, a string with a lone surrogate,
     nesting deeper than MAX_DEPTH, or more than MAX_VALUES values. Errors begin with `name` or, if it is empty, with the
-    key of the outermost mapping. Integers beyond 64 bits are clamped, since no option allows them.
+    key of the outermost mapping. Integers beyond 64 bits are clamped, since no option allows them, except in an inner
+    mapping: a JSON schema may have them.
     """
     n_left = MAX_VALUES
 
@@ -178,7 +179,10 @@ def as_json(value: Any, name: str = "") -> str:
             given = one.tolist()
             return refuse(one, path) if hasattr(given, "tolist") else plain(given, path)
         if hasattr(one, "__index__"):
-            return min(max(operator.index(one), -2**63), 2**64 - 1)
+            number = operator.index(one)
+            if -2**63 <= number < 2**64 or any(isinstance(step, str) for step in (path if name else path[1:])):
+                return number if abs(number) < 10**308 else fail(ValueError, path, "exceeds the range of a double")
+            return min(max(number, -2**63), 2**64 - 1)
         if len(path) == MAX_DEPTH:  # the error names only the root, since a path of 64 levels would not help
             fail(ValueError, path[:not name], f"is nested deeper than {MAX_DEPTH} levels, or contains itself")
         if hasattr(one, "keys") and callable(getattr(one, "items", None)):

@@ -48,6 +48,8 @@ def server_body(options: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
     given = {name: form for name in FORMS if (form := body.pop(name, None)) is not None}
     if hasattr(given.get("json_schema"), "model_json_schema"):
         given["json_schema"] = given["json_schema"].model_json_schema()
+    if hasattr(given.get("json_schema"), "keys"):  # as text, in which numbers aren't rounded to doubles
+        given["json_schema"] = as_json(given["json_schema"], "json_schema")
     names = {FORMS[name]: name for name in given}
     for server_name, name in names.items():
         if body.get(server_name) is not None:

@@ -160,20 +160,6 @@ void export_gguf(const ExportSource& source, const Options& o) {
                          mixture == nullptr ? std::nullopt : std::optional(core::info(mixture->type).file_type));
 }
 
-// Returns the EOS token and the source model's other end tokens.
-std::vector<int32_t> end_tokens_of(const core::StoredModel& model, const data::Tokenizer& tokenizer) {
-  std::vector<int32_t> ids = {tokenizer.end_of_text()};
-  std::vector<int32_t> others = model.generation.end_tokens;
-  for (const char* key : {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
-    const int64_t id = model.gguf ? model.gguf->integer(key, -1) : -1;
-    if (id >= 0 && id < tokenizer.vocab_size()) others.push_back(static_cast<int32_t>(id));
-  }
-  for (const int32_t id : others) {
-    if (id >= 0 && std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
-  }
-  return ids;
-}
-
 // Warns if the model's default repetition penalty considers only the last tokens, which Hugging Face files can't store.
 void report_lost_window(const core::StoredModel& model) {
   const infer::SamplerOptions options = infer::with_config({}, model.generation);
@@ -193,9 +179,7 @@ void export_hf(const ExportSource& source, const Options& o) {
     core::write_hf_model(folder, model.config, typed(source, type_without_blocks(model, o.type)),
                          tokenizer->begin_of_text(), tokenizer->end_of_text(), o.max_shard_bytes);
     tokenizer->write_hf(folder);
-    core::GenerationConfig generation = model.generation;
-    generation.end_tokens = end_tokens_of(model, *tokenizer);
-    core::write_generation_config(folder, generation, tokenizer->begin_of_text());
+    core::write_generation_config(folder, model.generation, tokenizer->begin_of_text(), tokenizer->end_of_text());
   });
 }
 

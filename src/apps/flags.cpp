@@ -385,7 +385,7 @@ std::string Flags::help() const {
 std::string Flags::version() const { return fmt::format("{} of Folio {}", name(), core::version()); }
 
 bool Flags::parse(int argc, char** argv) {
-  const auto wrong = [&](const char* what) {
+  const auto wrong = [&](std::string_view what) {
     return core::UsageError(fmt::format("{} (see {} --help)", what, name()));
   };
   try {
@@ -401,7 +401,11 @@ bool Flags::parse(int argc, char** argv) {
   } catch (const Done&) {
     return false;
   } catch (const CLI::ParseError& error) {
-    throw wrong(error.what());
+    constexpr std::string_view kUnknownSetting = "INI was not able to parse ";
+    const std::string_view what = error.what();
+    if (!what.starts_with(kUnknownSetting)) throw wrong(what);
+    throw wrong(fmt::format("--config: \"{}\" is not a flag's long name, expected lines such as seed = 1",
+                            core::printable(what.substr(kUnknownSetting.size()))));
   } catch (const core::UsageError& error) {  // thrown by the function that parses a value
     throw wrong(error.what());
   }

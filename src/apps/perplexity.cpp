@@ -2,7 +2,6 @@
 #include "infer/engine/perplexity.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cmath>
@@ -11,6 +10,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/print_stderr.h"
+#include "core/progress_line.h"
 #include "core/seconds_since.h"
 
 namespace {
@@ -46,9 +46,12 @@ class PerplexitySum {
   void add(std::span<const double> log_probs) {
     for (const double p : log_probs) nll_ -= p;
     n_ += static_cast<int64_t>(log_probs.size());
-    if (shown_) core::print_stderr("\r{}", line());
+    progress_.show("{}", line());
   }
-  void finish() const { core::print_stderr("{}{}\n", shown_ ? "\r" : "", line()); }
+  void finish() {
+    progress_.erase();
+    core::print_stderr("{}\n", line());
+  }
 
   [[nodiscard]] int64_t n() const { return n_; }
   [[nodiscard]] double nll() const { return nll_ / static_cast<double>(n_); }
@@ -63,7 +66,7 @@ class PerplexitySum {
   int64_t total_;
   int64_t n_ = 0;
   double nll_ = 0.0;
-  bool shown_ = isatty(STDERR_FILENO) != 0;
+  core::ProgressLine progress_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 

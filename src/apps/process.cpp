@@ -22,6 +22,7 @@ constexpr std::array kEndingSignals{SIGINT, SIGTERM, SIGHUP, SIGXCPU};
 // Global because signal handlers use them.
 std::atomic<int> n_signals{0};
 std::atomic<int> last_signal{SIGINT};
+std::atomic<bool> stdout_is_closed{false};
 std::array<char, 32> program_name{};
 
 void end_at_once(int signal) {
@@ -52,16 +53,23 @@ void end_on_lost_file(int /*signal*/, siginfo_t* info, void* /*context*/) {
   ::_exit(1);
 }
 
+void note_closed_stdout(int signal) {
+  if (n_signals.load() == 0) last_signal = signal;
+  stdout_is_closed = true;
+}
+
+void handle(int signal, void (*handler)(int)) {
+  struct sigaction action {};
+  ::sigaction(signal, nullptr, &action);
+  if ((signal == SIGHUP || signal == SIGPIPE) && action.sa_handler == SIG_IGN) return;
+  action = {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(signal, &action, nullptr);
+}
+
 void on_ending_signals(void (*handler)(int)) {
-  for (const int signal : kEndingSignals) {
-    struct sigaction action {};
-    ::sigaction(signal, nullptr, &action);
-    if (signal == SIGHUP && action.sa_handler == SIG_IGN) continue;
-    action = {};
-    action.sa_handler = handler;
-    action.sa_flags = SA_RESTART;
-    ::sigaction(signal, &action, nullptr);
-  }
+  for (const int signal : kEndingSignals) handle(signal, handler);
 }
 
 }  // namespace
@@ -88,12 +96,14 @@ void watch_signals() {
   on_ending_signals(note_signal);
 }
 
+void watch_stdout() { handle(SIGPIPE, note_closed_stdout); }
+
 void end_on_signals() {
   n_signals = 1;
   on_ending_signals(end_at_once);
 }
 
-bool interrupted() { return n_signals.load() > 0; }
+bool interrupted() { return n_signals.load() > 0 || stdout_is_closed.load(); }
 
 int interrupted_code() { return 128 + last_signal.load(); }
 

@@ -14,6 +14,10 @@ void prepare_process(const std::string& program);
 /// From now on, the first SIGINT, SIGTERM, SIGHUP or SIGXCPU only sets interrupted(). A second one exits at once.
 void watch_signals();
 
+/// From now on, output to a pipe without a reader only sets interrupted(), so that no work is lost. Has no effect if
+/// SIGPIPE is ignored.
+void watch_stdout();
+
 /// Reverts watch_signals(): the next signal ends the process immediately.
 void end_on_signals();
 

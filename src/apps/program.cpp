@@ -1,7 +1,6 @@
 #include "apps/program.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -9,6 +8,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <memory>
 #include <system_error>
 #include <utility>
 
@@ -17,6 +17,7 @@
 #include "core/number.h"
 #include "core/paths.h"
 #include "core/print_stderr.h"
+#include "core/progress_line.h"
 #include "infer/cuda/cuda.h"
 #include "infer/reference/kernels.h"
 
@@ -68,14 +69,14 @@ void check_machines(const infer::MachineOptions& flags) {
   }
 }
 
-// Returns a callback that shows on stderr, in one rewritten line, the percentage of weights copied to the GPU. The last
-// `done` may be less than `total`, because some padding isn't copied, so percentages are rounded up to reach 100.
+// Returns a callback that shows the percentage of weights copied to the GPU. The last `done` may be less than `total`,
+// because some padding isn't copied, so percentages are rounded up to reach 100.
 std::function<void(uint64_t, uint64_t)> progress_line() {
-  return [shown = uint64_t{101}](uint64_t done, uint64_t total) mutable {
+  return [shown = uint64_t{101}, line = std::make_shared<core::ProgressLine>()](uint64_t done, uint64_t total) mutable {
     const uint64_t percent = total == 0 ? 100 : (done * 100 + total - 1) / total;
     if (percent == std::exchange(shown, percent)) return;
-    core::print_stderr("\rweights: {}% of {:.1f} MB copied to the GPU{}", percent, static_cast<double>(total) / 1e6,
-                       percent == 100 ? "\n" : "");
+    line->show("weights: {}% of {:.1f} MB copied to the GPU", percent, static_cast<double>(total) / 1e6);
+    if (percent == 100) line->erase();
   };
 }
 
@@ -85,7 +86,7 @@ int run_program(Flags& app, int argc, char** argv, const std::function<int()>& b
   prepare_process(app.name());
   try {
     const int code = app.parse(argc, argv) ? body() : 0;
-    flush_stdout();
+    if (code == 0) flush_stdout();
     return code;
   } catch (const core::UsageError& error) {
     return complain(app, error.what(), 2);
@@ -157,7 +158,7 @@ void add_model_flags(Flags& app, ModelFlags& flags) {
 
 infer::LoadedModel open_model(const ModelFlags& flags) {
   infer::LoadOptions options = flags.load;
-  if (isatty(STDERR_FILENO) != 0) options.machines.on_progress = progress_line();
+  options.machines.on_progress = progress_line();
   if (!flags.model.empty()) return infer::LoadedModel::open(flags.model, options);
   const std::string newest = core::newest_model().string();
   core::print_stderr("model: {}\n", newest);

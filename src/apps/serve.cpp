@@ -69,7 +69,7 @@ void add_limit_flags(apps::Flags& app, Options& o) {
   app.add_option_function(
          "--body-memory SIZE",
          [&o](const std::string& text) { o.http.max_body_bytes = body_memory(text, o.http.limits); },
-         "memory for request bodies being received; further requests get status 503")
+         "memory for request bodies until they are parsed; further requests get status 503")
       ->default_str("256M");
   app.add_option("--request-work", o.service.request_work,
                  "maximum work to prepare a request (template, tokenization, structured output), in internal steps")

@@ -17,6 +17,7 @@
 #include "core/file_io.h"
 #include "core/file_status.h"
 #include "core/print_stderr.h"
+#include "core/progress_line.h"
 #include "core/seconds_since.h"
 #include "core/thread_pool.h"
 #include "data/document_tokens.h"
@@ -45,29 +46,26 @@ struct Options {
 };
 
 // Shows the progress of `what` on a terminal, at most ten times a second.
-class ProgressLine {
+class TimeLeft {
  public:
-  explicit ProgressLine(std::string what) : what_(std::move(what)) {}
-  ~ProgressLine() {
-    if (shown_) core::print_stderr("\r{:60}\r", "");
-  }
+  explicit TimeLeft(std::string what) : what_(std::move(what)) {}
   void show(double done, double total) {
     const double seconds = core::seconds_since(start_);
-    if (!shown_ || seconds < next_ || done <= 0.0) return;
+    if (seconds < next_ || done <= 0.0) return;
     next_ = seconds + 0.1;
-    core::print_stderr("\r{}: {:.0f} %, {:.0f} s left  ", what_, 100.0 * done / total, seconds * (total - done) / done);
+    line_.show("{}: {:.0f} %, {:.0f} s left", what_, 100.0 * done / total, seconds * (total - done) / done);
   }
 
  private:
   std::string what_;
-  bool shown_ = isatty(STDERR_FILENO) != 0;
+  core::ProgressLine line_;
   double next_ = 0.0;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 // Returns a callback that shows progress. Its argument is the number of bytes of `documents` read so far.
 std::function<void(uint64_t)> reading(const data::Documents& documents) {
-  const auto progress = std::make_shared<ProgressLine>("reading");
+  const auto progress = std::make_shared<TimeLeft>("reading");
   return [progress, total = static_cast<double>(documents.n_bytes())](uint64_t n_read) {
     progress->show(static_cast<double>(n_read), total);
   };
@@ -116,7 +114,7 @@ int train(Options& o) {
   const auto start = std::chrono::steady_clock::now();
   const data::WordCounts counts = count_words(o, documents, pool);
   const double counted = core::seconds_since(start);
-  ProgressLine progress("merging");
+  TimeLeft progress("merging");
   data::BpeVocabulary vocabulary = data::train_bpe(counts, o.bpe, [&](int64_t n) {
     progress.show(static_cast<double>(n), static_cast<double>(o.bpe.vocab_size));
     return true;

@@ -76,6 +76,7 @@ int run(apps::TrainOptions& o) {
   if (roll_call != nullptr) options.explain = std::bind_front(&RollCall::explain, roll_call);
 
   apps::watch_signals();
+  apps::watch_stdout();  // after Ctrl-C in `train … | tee log`, tee ends first
   const auto start = std::chrono::steady_clock::now();
   const bool finished = train::run_to_end(trainer, options);
   if (finished) apps::end_on_signals();  // if a signal ends the work below, --resume can repeat it

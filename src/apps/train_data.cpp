@@ -1,13 +1,12 @@
 #include "apps/train_data.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <set>
 #include <utility>
 
 #include "core/error.h"
+#include "core/formats/model_files.h"
 #include "core/number.h"
 #include "core/print_stderr.h"
 #include "core/thread_pool.h"
@@ -49,10 +48,18 @@ std::unique_ptr<data::Tokenizer> chosen_tokenizer(const std::string& name, const
 
 // Returns the tokenizer of --init, --tokenizer or the resumed run, or null if a character tokenizer must be made.
 std::unique_ptr<data::Tokenizer> given_tokenizer(const TrainOptions& o, const Texts& texts, bool is_chat) {
-  if (o.init && !o.resume) return data::load_tokenizer(*o.init, o.config.model.vocab_size);
+  const auto model_at = [](const std::filesystem::path& path) {
+    core::StoredModel model = core::read_model(path);
+    model.generation = core::read_generation_config(model);
+    return model;
+  };
+  if (o.init && !o.resume) return data::load_tokenizer(model_at(*o.init), "");
   if (o.tokenizer) return chosen_tokenizer(*o.tokenizer, texts, o.config);
   if (!o.resume) return nullptr;
-  auto saved = data::tokenizer_from_hf(o.choice->path / "checkpoints" / "last", o.config.model.vocab_size);
+  const std::filesystem::path last = o.choice->path / "checkpoints" / "last";
+  auto saved = data::tokenizer_from_hf(last, o.config.model.vocab_size);
+  saved->end_at(
+      model_at(o.init ? std::filesystem::path(*o.init) : last).generation.end_tokens);  // adapters: their base model's
   if (is_chat || o.init || saved->kind() != "character") return saved;
   // A saved character tokenizer may lack characters of a text that has changed, so null requests a new one. resume()
   // reports the change.
@@ -80,7 +87,7 @@ std::unique_ptr<train::Dataset> make_chat_dataset(const TrainOptions& o, const T
 }
 
 std::unique_ptr<train::TextDataset> make_text_dataset(const TrainOptions& o, const Texts& texts) {
-  data::DocumentTokens::Options options{.progress = o.session->is_first() && isatty(STDERR_FILENO) != 0};
+  data::DocumentTokens::Options options{.progress = o.session->is_first()};
   if (o.choice) options.folder = o.choice->path;
   if (!o.tokens_cache.empty()) {
     options.folder = o.tokens_cache;

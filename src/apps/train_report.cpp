@@ -265,9 +265,11 @@ void end_run(const train::RunOptions& run, double seconds, const train::Trainer&
   train::naming_checkpoint(run.run, [&] {
     core::write_file_atomically(run.run / "summary.txt", summary + "\n");
     if (adapters) return;
-    const core::StoredModel best = core::for_llama_cpp(core::read_hf_model(exported));
-    core::write_gguf_model(model, best.config, best.tensors, data.dataset->source().name,
-                           data.dataset->tokenizer().to_gguf());
+    core::StoredModel best = core::read_hf_model(exported);
+    core::GgufMetadata metadata = core::generation_to_gguf(core::read_generation_config(best));
+    std::ranges::move(data.dataset->tokenizer().to_gguf(), std::back_inserter(metadata));
+    best = core::for_llama_cpp(std::move(best));
+    core::write_gguf_model(model, best.config, best.tensors, data.dataset->source().name, metadata);
     if (best.config.n_tokens_ahead < c.model.n_tokens_ahead) {
       core::print_stderr(
           "note: model.gguf lacks the module of --mtp, which llama.cpp rejects; export --mtp keeps it\n");

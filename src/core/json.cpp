@@ -35,11 +35,16 @@ Json parse(std::string_view text, const std::string& where, size_t max_keys, std
   try {
     return Json::parse(text.begin(), text.end(), watch);
   } catch (const nlohmann::json::exception& error) {
-    fail("{}: not valid JSON: {}", where, printable(error.what(), 120));
+    fail("{}: not valid JSON: {}", where, message_of(error));
   }
 }
 
 }  // namespace
+
+std::string message_of(const nlohmann::json::exception& error) {
+  const std::string_view text = error.what();
+  return printable(text.substr(text.find("] ") + 2), 160);
+}
 
 nlohmann::json parse_json(std::string_view text, const std::string& where) {
   return parse<nlohmann::json>(text, where, text.size(), {});

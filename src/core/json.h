@@ -15,6 +15,9 @@ namespace folio::core {
 /// has more than four million values and keys.
 [[nodiscard]] nlohmann::json parse_json(std::string_view text, const std::string& where);
 
+/// Returns a parser's message, without the library's name of the error, "[json.exception.parse_error.101] ".
+[[nodiscard]] std::string message_of(const nlohmann::json::exception& error);
+
 using OrderedJson = nlohmann::ordered_json;
 
 /// Parses JSON like parse_json(), but keeps the order of keys. An object may have at most 1,024 keys, since lookups are

@@ -19,7 +19,7 @@ inline constexpr std::array<std::string_view, 4> kRopeScalingNames{"llama3", "li
 
 struct RopeScaling {
   RopeScalingType type = RopeScalingType::Llama3;
-  float factor = 1.0F;            ///< 1 means no scaling, except with LongRope
+  float factor = 1.0F;            ///< 1: frequencies are unchanged, except with LongRope
   float low_freq_factor = 1.0F;   ///< rotations in original_context below which Llama3 scales a pair; Yarn's beta_slow
   float high_freq_factor = 4.0F;  ///< rotations in original_context above which Llama3 keeps a pair; Yarn's beta_fast
   int64_t original_context = 8192;
@@ -28,7 +28,7 @@ struct RopeScaling {
   std::vector<float> short_factors{};  ///< LongRope: divisors of frequencies if context_length <= original_context
   std::vector<float> long_factors{};   ///< LongRope: divisors of frequencies if context_length is larger
 
-  [[nodiscard]] bool active() const { return factor != 1.0F || type == RopeScalingType::LongRope; }
+  [[nodiscard]] bool active() const { return factor != 1.0F || magnitude != 1.0F || type == RopeScalingType::LongRope; }
   bool operator==(const RopeScaling&) const = default;
 };
 

@@ -116,6 +116,16 @@ def test_epoch_contains_each_conversation_once(home, published):
     assert sorted(found) == sorted((tokens[:48], targets[:48]) for tokens, targets in expected)
 
 
+def test_end_tokens_of_the_generation_config_are_learned(home):
+    """Only generation_config.json specifies that generation stops where the next turn begins, as for GLM-4."""
+    model = publish(home / "next", [TEXT[:400]], [END, START], bos_token=END, eos_token=END,
+                    chat_template=TEMPLATE.replace(TURN, ""))
+    start = transformers.AutoTokenizer.from_pretrained(model).convert_tokens_to_ids(START)
+    transformers.GenerationConfig(eos_token_id=[0, start]).save_pretrained(model)
+    done = train(home, "--init", model, "--out", home / "next-run", "--steps", "1", "--dump-batches", home / "next.npy", *FLAGS)
+    assert "learn to stop" not in done.stderr and (numpy.load(home / "next.npy")[:, :, 1] == start).any()
+
+
 def test_sample_answers_the_first_validation_question(home, trained):
     first = next(conversations(9, 2))
     asked = "".join(f"{m['role']}: {m['content']}\n" for m in first[:[m["role"] for m in first].index("assistant")])

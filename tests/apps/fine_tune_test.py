@@ -1,13 +1,17 @@
 """Tests train --init: training continues with a published model's shape, weights and tokenizer."""
 
 import json
+import shutil
+import subprocess
 
+import gguf
 import pytest
 import torch
 import transformers
 
 from published import loss_by_transformers, publish
-from support import FAILED, TEXT, WRONG_USAGE, assert_refused, generate, log_of, run, succeed
+from support import (BUILD, FAILED, TEXT, WRONG_USAGE, assert_refused, environment, generate, interrupt, log_of, run,
+                     succeed)
 
 END = "<|endoftext|>"
 FLAGS = ["--window", "16", "--batch-size", "2", "--lr", "1e-3", "--warmup-steps", "0", "--threads", "1", "--log-every",
@@ -49,6 +53,21 @@ def test_fine_tuning_a_published_model(home, published):
     assert log_of(home / "r")[-1]["loss"] < first
     text = generate(home / "r/model.gguf", "-n", "5", "--temp", "0", "The cat", home=home)
     assert text["prompt_tokens"] == ours("The cat").input_ids
+
+
+def test_checkpoints_keep_the_generation_config(home, published, tmp_path):
+    folder, last = shutil.copytree(published, tmp_path / "model"), tmp_path / "r/checkpoints/last"
+    ends = [transformers.AutoTokenizer.from_pretrained(folder).eos_token_id, 5]
+    transformers.GenerationConfig(do_sample=True, temperature=0.25, eos_token_id=ends).save_pretrained(folder)
+    command = [BUILD / "train", home / "cats.txt", "--out", tmp_path / "r"]
+    interrupt([*command, "--init", folder, "--steps", "9", *FLAGS], "step 1/", env=environment(home), stderr=subprocess.PIPE)
+    for resume in (False, True):
+        if resume:
+            succeed("train", *command[1:], "--resume", home=home, errors="replace")
+        config = transformers.GenerationConfig.from_pretrained(last)
+        assert (config.eos_token_id, config.temperature) == (ends, 0.25)
+    fields = gguf.GGUFReader(tmp_path / "r/model.gguf").fields
+    assert fields["general.sampling.temp"].contents() == 0.25 and fields["tokenizer.ggml.eot_token_id"].contents() == 5
 
 
 def test_incompatible_options_are_rejected(home, published):

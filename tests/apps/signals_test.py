@@ -9,7 +9,8 @@ import subprocess
 import pytest
 
 from outputs_test import NULL, device
-from support import BUILD, FAILED, SMALL_RUN, assert_refused, environment, interrupt, log_of, run, succeed
+from support import (BUILD, FAILED, HANG, SMALL_RUN, assert_refused, environment, held, interrupt, log_of, read_until,
+                     run, succeed)
 
 ENDLESS = [*SMALL_RUN, "--steps", "1000000", "--log-every", "1", "--eval-every", "100000"]
 
@@ -25,6 +26,16 @@ def test_signals_save_a_checkpoint(home, number):
     assert "--resume" in out
     saved = json.loads((home / "r/checkpoints/last/trainer.json").read_text())["step"]
     assert saved >= 5 and log_of(home / "r")[-1]["step"] == saved and not (home / "r/model.gguf").exists()
+
+
+def test_closed_stdout_saves_a_checkpoint(home):
+    """A reader such as `tee` ends with train's process group at Ctrl-C, and so before train has saved."""
+    process = held([BUILD / "train", home / "cats.txt", *ENDLESS, "--out", home / "r"], env=environment(home))
+    read_until(process, "step 5/")
+    process.stdout.close()
+    assert process.wait(timeout=HANG) == 128 + signal.SIGPIPE
+    saved = json.loads((home / "r/checkpoints/last/trainer.json").read_text())["step"]
+    assert saved >= 5 and log_of(home / "r")[-1]["step"] == saved
 
 
 def test_ignored_edits_are_named_on_resume(home):

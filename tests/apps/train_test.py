@@ -151,6 +151,12 @@ def test_run_without_a_finite_validation_loss_fails(home):
     assert done.returncode == FAILED and done.stderr.count("\n") == 1
     assert "the validation loss was not finite in any evaluation; lower --lr" in done.stderr
     assert not (home / "r/summary.txt").exists()
+    # With NaN already in the training loss, --resume would fail again.
+    (home / "only_z.txt").write_text("Z" * 1000)
+    done = run("train", home / "only_z.txt", "--init", base, "--window", "16", "--threads", "1", "--out", home / "z", home=home)
+    assert done.returncode == FAILED and done.stderr.count("\n") == 1
+    assert "the loss is nan at step 1; lower --lr" in done.stderr and "start a new run" in done.stderr
+    assert "continue with --resume" not in done.stderr
 
 
 def test_rejected_force_keeps_the_run(home):
@@ -179,7 +185,7 @@ def test_config_of_a_run_reproduces_it(home):
 
 def test_config_is_validated_strictly(home):
     refuse = lambda text: ((home / "c.toml").write_text(text), train(home, "--config", home / "c.toml", ok=False))[1]
-    assert_refused(refuse("bogus = 3\n"), WRONG_USAGE, "bogus")
+    assert_refused(refuse("bogus = 3\n"), WRONG_USAGE, '--config: "bogus" is not a flag\'s long name')
     assert_refused(refuse("dropout = nan\n"), WRONG_USAGE, "dropout")
     assert_refused(refuse('preset = "huge"\n'), WRONG_USAGE, "huge", "tiny, race, blog, baby")
     assert_refused(train(home, "--config", home / "none.toml", ok=False), WRONG_USAGE, "none.toml")

@@ -1,8 +1,13 @@
 // Tests core/error.h: an Error has the formatted message, and any string can be escaped for printing on one line.
 #include "core/error.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdlib>
+
+#include "core/progress_line.h"
 #include "core/utf8.h"
 #include "tests/core/support.h"
 
@@ -40,6 +45,25 @@ TEST(Printable, EscapesControlCharactersAndInvalidBytes) {
   EXPECT_EQ(printable("\xFF\xC0\x80"), "\\xFF\\xC0\\x80");
   EXPECT_EQ(printable("\xC2\x9B"), "\\xC2\\x9B") << "U+009B begins a terminal's escape sequences too";
   EXPECT_EQ(printable("caf\xC3"), "caf\\xC3");
+}
+
+TEST(ProgressLine, IsErasedBeforeAnErrorIsPrinted) {
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY), old = ::dup(STDERR_FILENO);
+  ASSERT_EQ(::grantpt(terminal) | ::unlockpt(terminal), 0);
+  const int shown = ::open(::ptsname(terminal), O_RDWR | O_NOCTTY);
+  ASSERT_GE(::dup2(shown, STDERR_FILENO), 0);
+  const std::string error = test::error_of([] {
+    ProgressLine line;
+    line.show("{} %", 99);
+    line.show("{} %", 9);
+    fail("disk full");
+  });
+  print_stderr("{}", error);
+  ::dup2(old, STDERR_FILENO);
+  std::string text(100, '\0');
+  text.resize(static_cast<size_t>(std::max<ssize_t>(0, ::read(terminal, text.data(), text.size()))));
+  for (const int fd : {terminal, old, shown}) ::close(fd);
+  EXPECT_EQ(text, "\r\x1b[K99 %\r\x1b[K9 %\r\x1b[Kdisk full");
 }
 
 TEST(Printable, TruncatesLongTextAtCharacterBoundaries) {

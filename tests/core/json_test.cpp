@@ -48,6 +48,8 @@ TEST(Json, RejectsInvalidJson) {
                                 "\"\xFF\"", "\"\xED\xA0\x80\"", "\"\n\"", "\"\\ud800\"", "{\"a\" 1}", "+1", "01"}) {
     EXPECT_ERROR(parse_json(bad, "here"), "here: not valid JSON");
   }
+  EXPECT_ERROR(parse_json("", "here"), "here: not valid JSON: parse error at line 1, column 1: ");
+  EXPECT_ERROR(parse_json("1e999", "here"), "here: not valid JSON: number overflow parsing '1e999'");
 }
 
 TEST(Json, GetNamesTheSourceAndTheKey) {

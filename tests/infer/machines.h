@@ -74,6 +74,10 @@ class RecordingStage final : public PassThroughStage {
     if (!step().observed) recorded_[shape_] = step().operations;
     open_ = false;
   }
+  void unload_adapter(int32_t number) override {
+    catch_up(n_begun_);
+    inner().unload_adapter(number);
+  }
 
   Ticket fetch_tokens() override {
     core::require(!open_, "tokens are fetched before the step's operations have ended");

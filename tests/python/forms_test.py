@@ -76,6 +76,14 @@ def test_pydantic_class_as_a_schema(chats):
     assert whole["choices"][0]["text"] == text
 
 
+def test_schemas_keep_large_integers(chats):
+    for value in (2**64 + 1, -2**63 - 1, 10**25 - 1):
+        for options in ({}, {"free_whitespace": True}):
+            assert chats.generate("he is", max_tokens=60, json_schema={"const": value}, **options) == str(value)
+    with pytest.raises(ValueError, match="^'guided_json' at a.const exceeds the range of a double"):
+        chats.complete("he is", guided_json={"a": {"const": 10**309}})
+
+
 def test_unconstrained_whitespace_is_the_models(chats):
     likely = {chats.tokenizer.encode("\n")[-1]: 4}
     for method in (chats.generate, lambda *a, **o: chats.complete(*a, **o)["choices"][0]["text"]):

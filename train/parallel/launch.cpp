@@ -1,7 +1,10 @@
 #include "train/parallel/launch.h"
 
+#include <netdb.h>
+
 #include <algorithm>
 #include <cstdlib>
+#include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -36,6 +39,20 @@ int64_t number_or(const char* name, int64_t otherwise, int64_t low = 0, int64_t 
   return variable(name) ? number(name, low, high) : otherwise;
 }
 
+// Waits at most a minute for a name that is not known yet, as rank 0's host may start later.
+void require_known_host(const Launch& launch, std::chrono::milliseconds timeout) {
+  using std::chrono::steady_clock;
+  const auto until = steady_clock::now() + std::min<std::chrono::milliseconds>(timeout, std::chrono::minutes(1));
+  addrinfo* found = nullptr;
+  while (const int error = ::getaddrinfo(launch.address.c_str(), nullptr, nullptr, &found)) {
+    core::require(steady_clock::now() < until,
+                  "rank {}: MASTER_ADDR={}: cannot resolve this host: {}; set it to the host of rank 0", launch.rank,
+                  core::printable(launch.address), ::gai_strerror(error));
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
+  ::freeaddrinfo(found);
+}
+
 }  // namespace
 
 std::optional<Launch> launch_from_environment() {
@@ -56,6 +73,7 @@ std::optional<Launch> launch_from_environment() {
 }
 
 c10::intrusive_ptr<c10d::Store> connect_store(const Launch& launch, bool may_serve, std::chrono::milliseconds timeout) {
+  require_known_host(launch, timeout);
   c10d::TCPStoreOptions options;
   options.port = launch.port;
   options.isServer = may_serve && launch.has_store();
@@ -67,7 +85,8 @@ c10::intrusive_ptr<c10d::Store> connect_store(const Launch& launch, bool may_ser
   } catch (const std::exception& error) {
     core::fail("rank {}: the store at {}:{} is unavailable ({}); {}", launch.rank, launch.address, launch.port,
                core::printable(first_line(error), 160),
-               options.isServer ? "use another MASTER_PORT" : "check that rank 0 is running on MASTER_ADDR");
+               options.isServer ? "set another MASTER_PORT, and MASTER_ADDR to rank 0's host"
+                                : "check that rank 0 is running on MASTER_ADDR");
   }
 }
 

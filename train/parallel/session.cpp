@@ -44,7 +44,7 @@ RankSession::RankSession(const Launch& launch, const MeshFlags& flags, std::func
   const MeshShape shape = mesh_of(flags, launch.n_ranks);
   if (!is_alone()) {
     std::signal(SIGPIPE, SIG_IGN);                              // Gloo may write to a closed connection
-    ::setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);  // hides c10d's warnings with stack traces
+    ::setenv("TORCH_CPP_LOG_LEVEL", "FATAL", /*overwrite=*/0);  // hides what c10d logs before it throws
     c10::initLogging();
     store_ = connect_store(launch, /*may_serve=*/true, timeout_);
     require_same("program", fmt::format("{}, digest {}", core::version(), digest_of_program()));
@@ -62,8 +62,9 @@ void RankSession::require_same(const std::string& what, const std::string& text)
   put(*store_, key(launch_.rank), text);
   std::string first;
   for (int64_t rank = 0; rank < launch_.n_ranks; ++rank) {
-    core::require(comes(*store_, key(rank), timeout_), "rank {} did not connect within {} s", rank,
-                  timeout_.count() / 1000);
+    core::require(comes(*store_, key(rank), timeout_),
+                  "rank {} did not connect within {} s; start all ranks with the same MASTER_ADDR and MASTER_PORT",
+                  rank, timeout_.count() / 1000);
     const std::string other = get(*store_, key(rank));
     if (rank == 0) first = other;
     if (other == first) continue;

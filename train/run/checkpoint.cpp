@@ -99,7 +99,8 @@ void write_adapter(const fs::path& directory, const nn::Llama& model, const Trai
 }
 
 void save_checkpoint(const fs::path& run, parallel::RankModel& model, parallel::RankModel* average,
-                     const Optimizer& optimizer, const TrainerState& state, const data::Tokenizer& tokenizer) {
+                     const Optimizer& optimizer, const TrainerState& state, const data::Tokenizer& tokenizer,
+                     const core::GenerationConfig& generation) {
   const nn::Llama whole = model.whole(), shown = average != nullptr ? average->whole() : whole;
   std::vector<Optimizer::State> tensors = whole_state(optimizer, model);
   if (!model.world().is_first()) return;
@@ -115,6 +116,7 @@ void save_checkpoint(const fs::path& run, parallel::RankModel& model, parallel::
       const core::Weights weights = weights_of(shown);
       core::write_hf_model(directory, weights.config, weights.views(), tokenizer.begin_of_text(),
                            tokenizer.end_of_text());
+      core::write_generation_config(directory, generation, tokenizer.begin_of_text(), tokenizer.end_of_text());
     }
     tokenizer.write_hf(directory);
     write_optimizer(directory / "optimizer.safetensors", tensors, state.step);

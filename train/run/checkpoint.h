@@ -26,7 +26,8 @@ void write_adapter(const std::filesystem::path& directory, const nn::Llama& mode
 /// Writes checkpoints/step-NNNNNN with the whole model and optimizer state, gathered from all ranks, through
 /// commit_checkpoint(). `average` is null without --ema. Collective. Throws core::Error on failure.
 void save_checkpoint(const std::filesystem::path& run, parallel::RankModel& model, parallel::RankModel* average,
-                     const Optimizer& optimizer, const TrainerState& state, const data::Tokenizer& tokenizer);
+                     const Optimizer& optimizer, const TrainerState& state, const data::Tokenizer& tokenizer,
+                     const core::GenerationConfig& generation);
 
 /// Loads this rank's part of the weights, of their average (unless null) and of the optimizer state, and the states of
 /// the random generators, from a checkpoint whose trainer.json was read into `state`. Throws core::Error if a file is

@@ -145,9 +145,12 @@ void naming_checkpoint(const fs::path& run, const std::function<void()>& body) {
     const std::string what = error.what();
     std::error_code ignored;
     const fs::path last = fs::canonical(run / "checkpoints" / "last", ignored);
+    const char* next = dynamic_cast<const Diverged*>(&error) != nullptr
+                           ? "but --resume would repeat the step, so start a new run"
+                           : "continue with --resume";
     core::fail("{}; {}", what.substr(0, what.find('\n')),
                last.empty() ? "no checkpoint was saved yet"
-                            : fmt::format("the last good checkpoint is {}, continue with --resume", last.string()));
+                            : fmt::format("the last good checkpoint is {}, {}", last.string(), next));
   }
 }
 
@@ -156,6 +159,8 @@ bool run_to_end(Trainer& trainer, const RunOptions& options) {
   naming_checkpoint(options.run, [&] {
     try {
       finished = run_steps(trainer, options);
+    } catch (const Diverged&) {
+      throw;  // all ranks have the same loss
     } catch (const std::exception& error) {
       if (!options.explain) throw;
       core::fail("{}", options.explain(error));

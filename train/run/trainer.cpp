@@ -150,6 +150,7 @@ Trainer::Trainer(TrainConfig config, const Dataset& dataset, const fs::path& ini
     const int64_t n_ahead = file.config.n_tokens_ahead, n_layers = file.config.n_layers;
     require(c.model.n_tokens_ahead <= n_ahead, "{}: the model has no module for --mtp 1; remove --mtp", init.string());
     if (c.lora_rank == 0 && c.model.n_tokens_ahead < n_ahead) file = core::with_layers(std::move(file), n_layers);
+    generation_ = core::read_generation_config(file);
     const std::string difference = core::describe_difference(file.config, c.model);
     require(difference.empty(), "{}: the model does not match the flags: {}; remove them", init.string(), difference);
     start = std::make_shared<const core::StoredModel>(std::move(file));
@@ -197,6 +198,7 @@ TrainerState Trainer::resume(const fs::path& checkpoint) {
   state_.config = here.config;
   state_.environment = here.environment;
   load_checkpoint(checkpoint, *model_, average_.get(), *optimizer_, state_);
+  if (!frozen_) generation_ = core::read_generation_config(core::read_hf_model(checkpoint));
   return saved;
 }
 
@@ -283,7 +285,7 @@ std::string Trainer::sample() {
 }
 
 void Trainer::save(const fs::path& run) {
-  save_checkpoint(run, *model_, average_.get(), *optimizer_, state_, dataset_.tokenizer());
+  save_checkpoint(run, *model_, average_.get(), *optimizer_, state_, dataset_.tokenizer(), generation_);
 }
 
 std::optional<double> Trainer::measure(double seconds) {

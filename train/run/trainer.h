@@ -101,6 +101,7 @@ class Trainer {
   std::unique_ptr<parallel::RankModel> model_;
   std::unique_ptr<parallel::RankModel> average_;  ///< null without config.ema
   std::unique_ptr<Optimizer> optimizer_;
+  core::GenerationConfig generation_;     ///< that of --init, stored in the checkpoints
   data::BatchOf batches_;                 ///< training batches
   std::filesystem::path gradients_path_;  ///< file for the first step's gradients (dump()); empty: none
   bool warm_ = false;                     ///< false until this process's first step, which is slower, has completed

@@ -15,6 +15,16 @@ using parallel::Axis;
 using parallel::Microbatch;
 using torch::Tensor;
 
+namespace {
+
+void require_finite(double value, const char* what, int64_t step) {
+  if (std::isfinite(value)) return;
+  throw Diverged(fmt::format("the {} is {} at step {}; lower --lr or clip gradients with --clip", what, std::abs(value),
+                             step + 1));
+}
+
+}  // namespace
+
 StepLoss forward_backward(parallel::RankModel& model, const TrainConfig& c, const std::vector<data::Batch>& batches,
                           std::vector<Tensor>& chosen) {
   parallel::World& world = model.world();
@@ -67,12 +77,10 @@ StepResult train_step(parallel::RankModel& model, Optimizer& optimizer, const Tr
     static_cast<StepLoss&>(result) = forward_backward(model, c, batches, chosen);
     model.zero().finish();
   });
-  core::require(std::isfinite(result.loss), "the loss is {} at step {}; lower --lr or clip gradients with --clip",
-                result.loss, number + 1);
+  require_finite(result.loss, "loss", number);
   RECORD_FUNCTION("folio::update", {});  // attributes time to the update (profile.h)
   result.grad_norm = model.zero().gradient_norm();
-  core::require(std::isfinite(result.grad_norm), "the gradient norm is {} at step {}; lower --lr", result.grad_norm,
-                number + 1);
+  require_finite(result.grad_norm, "gradient norm", number);
   if (on_gradients) on_gradients();
   // Same coefficient as in clip_grad_norm_; the optimizer applies it to the gradients.
   const double clip_coef = c.clip > 0.0 && result.grad_norm > c.clip ? c.clip / (result.grad_norm + 1e-6) : 1.0;

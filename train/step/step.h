@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/error.h"
 #include "data/batches.h"
 #include "train/config/train_config.h"
 #include "train/parallel/rank_model.h"
@@ -23,6 +24,12 @@ struct StepResult : StepLoss {
   double lr;         ///< learning rate of this step
 };
 
+/// Thrown if the loss or the gradient norm is not finite. A resumed run would repeat it.
+class Diverged : public core::Error {
+ public:
+  using core::Error::Error;
+};
+
 /// Computes the gradients of this rank's part of the batches' mean loss, plus the losses of --balance and --mtp.
 /// Returns the mean losses, and in `chosen`, per mixture, the number of rows on all ranks that each expert received,
 /// int64 [experts].
@@ -30,7 +37,7 @@ StepLoss forward_backward(parallel::RankModel& model, const TrainConfig& config,
                           const std::vector<data::Batch>& batches, std::vector<torch::Tensor>& chosen);
 
 /// Runs step `number`, counted from 0. Calls `on_gradients`, unless empty, before gradients are clipped. Throws
-/// core::Error, before any weight changes, if the loss or a gradient is not finite.
+/// Diverged, before any weight changes, if the loss or a gradient is not finite.
 StepResult train_step(parallel::RankModel& model, Optimizer& optimizer, const TrainConfig& config, int64_t number,
                       const std::vector<data::Batch>& batches, const std::function<void()>& on_gradients);
 

@@ -57,8 +57,8 @@ Rendezvous::Tcp::resolver::results_type Rendezvous::resolve(boost::system::error
 void Rendezvous::listen() {
   boost::system::error_code error;
   const auto addresses = resolve(error);
-  core::require(!error, "MASTER_ADDR={}: cannot resolve this host: {}", core::printable(world_.address),
-                error.message());
+  core::require(!error, "rank 0: MASTER_ADDR={}: cannot resolve this host: {}; set it to the host of rank 0",
+                core::printable(world_.address), error.message());
   const Tcp::endpoint first = addresses.begin()->endpoint();
   acceptor_.open(first.protocol(), error);
   if (!error) acceptor_.set_option(Tcp::acceptor::reuse_address(true), error);

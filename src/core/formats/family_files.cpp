@@ -15,10 +15,12 @@ namespace {
 
 constexpr std::array kHfFamilies{
     HfFamily{.family = Family::Llama, .whole_heads = true},
+    HfFamily{.family = Family::Mistral, .window = HfWindow::Listed},
     HfFamily{.family = Family::Qwen2, .window = HfWindow::Layers, .window_switch = true},
     HfFamily{.family = Family::Qwen3, .window = HfWindow::Layers, .window_switch = true, .head_dim = 128},
     HfFamily{.family = Family::Mixtral,
              .window = HfWindow::Optional,
+             .rope_theta = 1e6F,
              .ffn = "block_sparse_moe",
              .expert = {"w1", "w3", "w2"},
              .n_experts = "num_local_experts",
@@ -40,6 +42,7 @@ constexpr std::array kHfFamilies{
              .architecture = "Gemma3ForCausalLM",
              .norms_stored_minus_1 = true,
              .whole_heads = true,
+             .rope_theta = 1e6F,
              .head_dim = 256,
              .ties = true,
              .ffn_norm = "pre_feedforward_layernorm"},
@@ -58,6 +61,7 @@ constexpr std::array kHfFamilies{
              .gate_up = "gate_up_proj"},
     HfFamily{.family = Family::GptOss,
              .window_size = 128,
+             .rope_theta = 150000.0F,
              .head_dim = 64,
              .attention_bias = true,
              .rope_parameters = true,
@@ -181,7 +185,7 @@ void require_storable(const ModelConfig& c) {
   require_only("attention_scale", c.attention_scale, gemma || granite || yarn, 0.0F);
   require_only("residual_scale", c.residual_scale, granite, 1.0F);
   require_only("logit_scale", c.logit_scale, granite, 1.0F);
-  require_only("attention_cap", c.attention_cap, gemma, 0.0F);
+  require_only("attention_cap", c.attention_cap, family.caps, 0.0F);
   require_only("logit_cap", c.logit_cap, gemma, 0.0F);
   require_only("local_rope_theta", c.local_rope_theta, family.local_theta > 0.0F, 0.0F);
   require_only("rope_dims", static_cast<float>(c.rope_dims), family.rotary_factor != 1.0F, 0.0F);

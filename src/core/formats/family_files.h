@@ -16,6 +16,7 @@ enum class HfWindow : uint8_t {
   Number,    ///< value of sliding_window; null: no window; if missing: HfFamily::window_size
   Optional,  ///< like Number, but no window if sliding_window is missing
   Layers,    ///< like Number, in the layers given by layer_types, or those from max_window_layers on
+  Listed,    ///< like Number, in the layers given by layer_types, or all
   Even,      ///< like Number, in the layers given by layer_types, or the even layers below max_window_layers
 };
 
@@ -28,6 +29,7 @@ struct HfFamily {
   bool window_switch = false;  ///< there is a window only if use_sliding_window is true
   int64_t window_size = 4096;
   bool whole_heads = false;      ///< transformers requires hidden_size to be a multiple of num_attention_heads
+  float rope_theta = 10000.0F;   ///< default of rope_theta
   int64_t head_dim = 0;          ///< default of head_dim; 0: hidden_size / num_attention_heads
   bool attention_bias = false;   ///< config.json has the key attention_bias, true if q, k and v have biases
   bool ties = false;             ///< default of tie_word_embeddings

@@ -1,5 +1,6 @@
 #include "core/formats/generation_config.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -75,7 +76,7 @@ GenerationConfig from_json(const fs::path& path, int64_t vocab_size) {
   return config;
 }
 
-GenerationConfig from_gguf(const GgufFile& file) {
+GenerationConfig from_gguf(const GgufFile& file, int64_t vocab_size) {
   GenerationConfig config{.where = file.path().string()};
   for (const Field& field : kFields) {
     const std::string key = key_of(field);
@@ -83,6 +84,10 @@ GenerationConfig from_gguf(const GgufFile& file) {
     const double value = field.whole ? static_cast<double>(file.integer(key)) : double{file.real(key)};
     require(std::isfinite(value), "{}: {} is {}, expected a finite number; {}", config.where, key, value, kRemedy);
     config.sampling[field.name] = sampler_value(field, value);
+  }
+  for (const char* key : {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+    const int64_t id = file.integer(key, -1);
+    if (id >= 0 && id < vocab_size) config.end_tokens.push_back(static_cast<int32_t>(id));
   }
   return config;
 }
@@ -97,7 +102,7 @@ GenerationConfig read_generation_config(const StoredModel& model, const std::str
     require(path_exists(path), "{}: no {} found; use auto, none, or a directory that contains one", source, kFileName);
     return from_json(path, vocab_size);
   }
-  if (model.gguf) return from_gguf(*model.gguf);
+  if (model.gguf) return from_gguf(*model.gguf, vocab_size);
   if (model.format != ModelFormat::HuggingFace) return {};
   const fs::path path = fs::path(model.path) / kFileName;
   if (path_exists(path)) return from_json(path, vocab_size);
@@ -119,11 +124,15 @@ GgufMetadata generation_to_gguf(const GenerationConfig& config) {
   return metadata;
 }
 
-void write_generation_config(const fs::path& directory, const GenerationConfig& config, int64_t begin_of_text) {
-  if (config.sampling.empty() && config.end_tokens.size() < 2) return;
+void write_generation_config(const fs::path& directory, const GenerationConfig& config, int32_t begin_of_text,
+                             int32_t end_of_text) {
+  std::vector<int32_t> ends{end_of_text};
+  for (const int32_t id : config.end_tokens) {
+    if (std::ranges::find(ends, id) == ends.end()) ends.push_back(id);
+  }
+  if (config.sampling.empty() && ends.size() == 1) return;
   nlohmann::ordered_json json = {{"bos_token_id", begin_of_text}};
-  if (config.end_tokens.size() == 1) json["eos_token_id"] = config.end_tokens[0];
-  if (config.end_tokens.size() > 1) json["eos_token_id"] = config.end_tokens;
+  json["eos_token_id"] = ends.size() == 1 ? nlohmann::json(end_of_text) : nlohmann::json(ends);
   const auto is_zero = [&](const char* name) {
     const auto found = config.sampling.find(name);
     return found != config.sampling.end() && found->second == 0.0;

@@ -1,5 +1,5 @@
 // A publisher's recommended sampling options and end tokens: generation_config.json of a Hugging Face directory, or
-// general.sampling.* of a GGUF, which has no list of end tokens.
+// general.sampling.* and the tokens EOT and EOM of a GGUF.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ struct GenerationConfig {
 /// Returns the sampling values as GGUF metadata.
 [[nodiscard]] GgufMetadata generation_to_gguf(const GenerationConfig& config);
 
-/// Writes generation_config.json, with bos_token_id `begin_of_text`. Writes nothing if `config` has no sampling values
-/// and at most one end token, which config.json already has.
+/// Writes generation_config.json with bos_token_id `begin_of_text`, and eos_token_id `end_of_text` and the other end
+/// tokens. Writes nothing if there are neither these nor sampling values, since config.json has the rest.
 void write_generation_config(const std::filesystem::path& directory, const GenerationConfig& config,
-                             int64_t begin_of_text);
+                             int32_t begin_of_text, int32_t end_of_text);
 
 }  // namespace folio::core

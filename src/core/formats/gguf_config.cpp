@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <utility>
 
 #include "core/error.h"
@@ -26,14 +27,32 @@ struct Keys {
   std::string operator()(const char* name) const { return fmt::format("{}.{}", architecture, name); }
 };
 
-// Throws Error unless the elements of `tensor` are the frequency divisors of Llama 3's RoPE scaling. If the file lacks
-// kScalingFactor, first sets the scaling factor to the largest element.
-void read_rope_factors(const GgufFile& file, const Keys& key, const TensorView& tensor, ModelConfig& c) {
+// Throws Error unless the key is missing or has the value `only`.
+template <typename T>
+void require_only(const GgufFile& file, const std::string& key, T only) {
+  T value = only;
+  if constexpr (std::is_same_v<T, bool>) value = file.boolean(key, only);
+  if constexpr (std::is_same_v<T, float>) value = file.real(key, only);
+  if constexpr (std::is_same_v<T, int64_t>) value = file.integer(key, only);
+  require(value == only, "{}: {} = {} is not supported, expected {}", file.path().string(), key, value, only);
+}
+
+// Returns the elements of tensor `name`, which are the divisors of RoPE's frequencies.
+std::vector<float> rope_divisors(const GgufFile& file, const char* name, const ModelConfig& c) {
   const std::string where = file.path().string();
-  require(tensor.type == DType::F32 && tensor.shape == std::vector<int64_t>{c.rotated() / 2},
-          "{}: tensor {} is {} of shape {}, expected F32 of shape [{}]", where, kRopeFactors, info(tensor.type).name,
-          shape_string(tensor.shape), c.rotated() / 2);
-  const std::vector<float> factors = to_floats(tensor);
+  const TensorView* tensor = file.find_tensor(name);
+  require(tensor != nullptr, "{}: the tensor {} is missing", where, name);
+  require(tensor->type == DType::F32 && tensor->shape == std::vector<int64_t>{c.rotated() / 2},
+          "{}: tensor {} is {} of shape {}, expected F32 of shape [{}]", where, name, info(tensor->type).name,
+          shape_string(tensor->shape), c.rotated() / 2);
+  return to_floats(*tensor);
+}
+
+// Throws Error unless kRopeFactors has the frequency divisors of Llama 3's RoPE scaling. If the file lacks
+// kScalingFactor, first sets the scaling factor to the largest element.
+void read_rope_factors(const GgufFile& file, const Keys& key, ModelConfig& c) {
+  const std::string where = file.path().string();
+  const std::vector<float> factors = rope_divisors(file, kRopeFactors, c);
   RopeScaling& s = c.rope_scaling;
   if (file.find(key(kScalingFactor)) == nullptr) s.factor = *std::max_element(factors.begin(), factors.end());
   validate(c, fmt::format("{}: {}", where, kRopeFactors));
@@ -45,15 +64,6 @@ void read_rope_factors(const GgufFile& file, const Keys& key, const TensorView& 
             where, kRopeFactors, i, factors[i], expected[i], s.factor, s.low_freq_factor, s.high_freq_factor,
             s.original_context);
   }
-}
-
-// Returns LongRoPE's long or short factors, which the tensor `name` contains.
-std::vector<float> longrope_factors(const GgufFile& file, const char* name, const ModelConfig& c) {
-  const TensorView* tensor = file.find_tensor(name);
-  const std::string where = file.path().string();
-  require(tensor != nullptr && tensor->type == DType::F32 && tensor->shape == std::vector<int64_t>{c.rotated() / 2},
-          "{}: tensor {} is missing or is not F32 of shape [{}]", where, name, c.rotated() / 2);
-  return to_floats(*tensor);
 }
 
 // Returns latent attention's score scale for `multiplier`, the value of kLogMultiplier. Computes with its shortest
@@ -79,14 +89,15 @@ void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
   // In GGUF, scaling without a type is linear.
   const char* factor_key = file.find(key("rope.scale_linear")) != nullptr ? "rope.scale_linear" : "rope.scaling.factor";
   const float factor = file.real(key(factor_key), 1.0F);
+  const float own_factor = file.real(key("rope.scaling.attn_factor"), 1.0F);
   const bool named = file.find(key("rope.scaling.type")) != nullptr;
   const std::string type = named ? file.string(key("rope.scaling.type")) : factor != 1.0F ? "linear" : "none";
   if (long_factors) {
     s.type = RopeScalingType::LongRope;
     s.original_context = file.integer(key(kOriginalContext), c.context_length);
-    s.short_factors = longrope_factors(file, kShortFactors, c);
-    s.long_factors = longrope_factors(file, kLongFactors, c);
-    s.magnitude = file.real(key("rope.scaling.attn_factor"), 1.0F);
+    s.short_factors = rope_divisors(file, kShortFactors, c);
+    s.long_factors = rope_divisors(file, kLongFactors, c);
+    s.magnitude = own_factor;
     s.factor = std::max(
         1.0F, static_cast<float>(c.context_length) / static_cast<float>(std::max<int64_t>(1, s.original_context)));
   } else if (type != "none") {
@@ -97,15 +108,14 @@ void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
             type, key(factor_key));
     s.factor = factor;
   }
+  const bool scales = s.type == RopeScalingType::LongRope || (s.type == RopeScalingType::Yarn && !c.latent());
+  if (!scales) require_only(file, key("rope.scaling.attn_factor"), 1.0F);
   if (s.type == RopeScalingType::Yarn) {
     s.whole_pairs = !gguf_family(c.family).yarn_between_pairs;
     s.original_context = file.integer(key(kOriginalContext), c.context_length);
     s.low_freq_factor = file.real(key("rope.scaling.yarn_beta_slow"), 1.0F);
     s.high_freq_factor = file.real(key("rope.scaling.yarn_beta_fast"), 32.0F);
-    const float own_factor = file.real(key("rope.scaling.attn_factor"), 1.0F);
     s.magnitude = yarn_magnitude(s.factor) * own_factor;
-    require(!c.latent() || own_factor == 1.0F, "{}: {} = {} is not supported, expected 1", where,
-            key("rope.scaling.attn_factor"), own_factor);
     if (c.latent() && s.factor > 1.0F) {  // as in llama.cpp, kLogMultiplier scales only the scores
       s.magnitude = 1.0F;
       const float multiplier = file.real(key(kLogMultiplier));
@@ -113,15 +123,15 @@ void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
       require(c.attention_scale > 0.0F, "{}: {} = {} is not supported", where, key(kLogMultiplier), multiplier);
     }
   }
-  const TensorView* divisors = file.find_tensor(kRopeFactors);
-  require(divisors == nullptr || s.type == RopeScalingType::Llama3,
-          "{}: tensor {} with RoPE scaling of type {} is not supported", where, kRopeFactors, s.type);
+  const bool divisors = file.find_tensor(kRopeFactors) != nullptr;
+  require(!divisors || s.type == RopeScalingType::Llama3, "{}: tensor {} with RoPE scaling of type {} is not supported",
+          where, kRopeFactors, s.type);
   if (s.type == RopeScalingType::Llama3) {
     s.factor = file.real(key(kScalingFactor), s.factor);
     s.low_freq_factor = file.real(key(kScalingLow), s.low_freq_factor);
     s.high_freq_factor = file.real(key(kScalingHigh), s.high_freq_factor);
     s.original_context = file.integer(key(kScalingContext), s.original_context);
-    if (divisors != nullptr) read_rope_factors(file, key, *divisors, c);
+    if (divisors) read_rope_factors(file, key, c);
   }
   validate(c, where);
   if (!s.active()) s = {};
@@ -186,11 +196,7 @@ void read_window(const GgufFile& file, const Keys& key, const FamilyInfo& family
   c.sliding_window = window;
   if (window == 0) return;
   c.window_period = file.integer(key("attention.sliding_window_pattern"), family.window_period);
-  if (family.local_theta == 0.0F) {
-    const float theta = file.real(key("rope.freq_base_swa"), c.rope_theta);
-    require(theta == c.rope_theta, "{}: {} = {} is not supported", where, key("rope.freq_base_swa"), theta);
-    return;
-  }
+  if (family.local_theta == 0.0F) return require_only(file, key("rope.freq_base_swa"), c.rope_theta);
   c.local_rope_theta = file.real(key("rope.freq_base_swa"), family.local_theta);
   require(c.local_rope_theta >= 1.0F, "{}: {} is {}, but must be at least 1", where, key("rope.freq_base_swa"),
           c.local_rope_theta);
@@ -240,10 +246,7 @@ void read_experts(const GgufFile& file, const Keys& key, const FamilyInfo& famil
   c.expert_dim =
       own_width ? file.integer(key("expert_feed_forward_length"), c.hidden_dim / c.experts_per_token) : c.hidden_dim;
   c.normalize_routes = mixture.normalizes;
-  const int64_t gating = mixture.score == RouterScore::Softmax ? kSoftmax : kSigmoid;
-  const int64_t stored = file.integer(key("expert_gating_func"), gating);
-  require(stored == gating, "{}: {} = {} is not supported, expected {}", where, key("expert_gating_func"), stored,
-          gating);
+  require_only(file, key("expert_gating_func"), mixture.score == RouterScore::Softmax ? kSoftmax : kSigmoid);
   if (mixture.shared_gate) {
     c.shared_dim = file.integer(key("expert_shared_feed_forward_length"), c.hidden_dim);
     require(c.shared_dim > 0, "{}: the family {} has shared experts, but {} is {}", where, family.name,
@@ -278,10 +281,8 @@ void read_latent(const GgufFile& file, const Keys& key, ModelConfig& c) {
   require(c.head_dim <= kMost && c.qk_rope_head_dim >= 0 && c.qk_rope_head_dim < c.head_dim,
           "{}: heads have {} elements, {} of them with RoPE; expected at most {}, and fewer of them with RoPE", where,
           c.head_dim, c.qk_rope_head_dim, kMost);
-  const float scale = file.real(key("attention.temperature_scale"), 0.0F);
-  const int64_t length = file.integer(key("attention.temperature_length"), 0);
-  require(scale == 0.0F && length == 0, "{}: {} = {} and {} = {} are not supported, expected 0", where,
-          key("attention.temperature_scale"), scale, key("attention.temperature_length"), length);
+  require_only(file, key("attention.temperature_scale"), 0.0F);
+  require_only(file, key("attention.temperature_length"), int64_t{0});
   c.qk_nope_head_dim = c.head_dim - c.qk_rope_head_dim;
   validate(c, where);
 }
@@ -300,9 +301,7 @@ void read_heads(const GgufFile& file, const Keys& key, const FamilyInfo& family,
   require(c.family != Family::Glm4 || file.find(key("rope.dimension_sections")) == nullptr,
           "{}: {} (M-RoPE, as in GLM-4.1V) is not supported; use a model without vision", where,
           key("rope.dimension_sections"));
-  const int64_t value_length = file.integer(key("attention.value_length"), c.head_dim);
-  require(value_length == c.head_dim, "{}: {} is {}, expected the key length {}", where, key("attention.value_length"),
-          value_length, c.head_dim);
+  require_only(file, key("attention.value_length"), c.head_dim);
 }
 
 // Returns an integer that some GGUFs, such as those of Granite 4.0, list for each layer.
@@ -356,6 +355,7 @@ ModelConfig config_from_gguf(const GgufFile& file) {
         file.find_tensor("blk.0.attn_q.bias") != nullptr || file.find_tensor("blk.0.attn_qkv.bias") != nullptr;
     c.other_qkv_bias = biases != family.qkv_bias;
   }
+  require_only(file, key("attention.causal"), true);
   const TensorView* embedding = file.find_tensor("token_embd.weight");
   require(embedding != nullptr && embedding->shape.size() == 2,
           "{}: the tensor token_embd.weight is missing or not a matrix", where);

@@ -47,9 +47,12 @@ void write_window(const ModelConfig& c, OrderedJson& json) {
   const HfFamily of_hf = hf_family(c.family);
   const bool active = c.sliding_window > 0;
   if (!family.sliding_window) return;
-  json["sliding_window"] = active ? OrderedJson(c.sliding_window) : OrderedJson();
+  // transformers requires a number for families with windows in some layers, even if layer_types lists none of them.
+  const bool some = family.window_period > 1;
+  const int64_t window = active ? c.sliding_window : some ? c.context_length : 0;
+  json["sliding_window"] = window > 0 ? OrderedJson(window) : OrderedJson();
   if (of_hf.window_switch) json["use_sliding_window"] = active;
-  if (c.window_period > 1 || family.window_period > 1 || of_hf.window == HfWindow::Even) {
+  if (c.window_period > 1 || some || of_hf.window == HfWindow::Even) {
     json["layer_types"] = OrderedJson::array();
     for (int64_t l = 0; l < c.n_layers; ++l) {
       json["layer_types"].push_back(c.has_window(l) ? "sliding_attention" : "full_attention");
@@ -199,9 +202,7 @@ std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64
     json["swiglu_alpha"] = shortest(kGateSlope);
   }
   if (hf_family(c.family).attention_bias) json["attention_bias"] = c.qkv_bias();
-  if ((c.rotated() != c.head_dim && !c.latent()) || family.rotary_factor != 1.0F) {
-    json["partial_rotary_factor"] = rotary_factor(c.rotated(), c.head_dim);
-  }
+  if (family.rotary_factor != 1.0F) json["partial_rotary_factor"] = rotary_factor(c.rotated(), c.head_dim);
   write_latent(c, json);
   write_window(c, json);
   write_experts(c, json);
@@ -235,7 +236,6 @@ T get_or(const nlohmann::json& json, const char* key, const std::string& where, 
 void read_rotated(const nlohmann::json& json, const std::string& where, float otherwise, ModelConfig& c) {
   const auto factor = get_or<double>(json, "partial_rotary_factor", where, otherwise);
   require(factor > 0.0 && factor <= 1.0, "{}: partial_rotary_factor is {}, but must be in (0, 1]", where, factor);
-  if (c.latent()) return require(factor == 1.0, "{}: partial_rotary_factor = {} is not supported", where, factor);
   const auto rotated = static_cast<int64_t>(static_cast<double>(c.head_dim) * factor);
   require(rotated == c.head_dim || (rotated > 0 && info(c.family).rotary_factor != 1.0F),
           "{}: partial_rotary_factor = {} is not supported", where, factor);
@@ -267,7 +267,7 @@ RopeScaling read_rope_scaling(const nlohmann::json& rope, RopeScalingType type, 
   if (type == RopeScalingType::Yarn) {
     s.low_freq_factor = get_or<float>(rope, "beta_slow", where, 1.0F);
     s.high_freq_factor = get_or<float>(rope, "beta_fast", where, 32.0F);
-    s.whole_pairs = get_or<bool>(rope, "truncate", where, true);
+    s.whole_pairs = !rope.contains("truncate") || json_get<bool>(rope, "truncate", where);
     const auto mscale = get_or<float>(rope, "mscale", where, 0.0F);
     const auto all = get_or<float>(rope, "mscale_all_dim", where, 0.0F);
     const bool both = mscale != 0.0F && all != 0.0F;
@@ -287,7 +287,6 @@ RopeScaling read_rope_scaling(const nlohmann::json& rope, RopeScalingType type, 
 // Reads rope_scaling (transformers 4) or rope_parameters (transformers 5), which also contains theta. If layers with a
 // sliding window have another theta, rope_parameters has one object for each kind of layer.
 void read_rope(const nlohmann::json& rope, const std::string& where, ModelConfig& c) {
-  if (rope.is_null()) return;
   require(rope.is_object(), "{}: RoPE scaling {} is not supported", where, printable(rope.dump()));
   if (has(rope, "full_attention")) {
     read_rope(rope["full_attention"], where, c);
@@ -295,6 +294,7 @@ void read_rope(const nlohmann::json& rope, const std::string& where, ModelConfig
     require(info(c.family).local_theta > 0.0F, "{}: RoPE parameters per layer type are not supported for {}", where,
             c.family);
     ModelConfig local = c;
+    local.rope_theta = c.local_rope_theta;
     local.rope_scaling = {};
     read_rope(rope["sliding_attention"], where, local);
     require(!local.rope_scaling.active(), "{}: RoPE scaling of sliding-window layers is not supported", where);
@@ -323,7 +323,7 @@ std::vector<bool> layers_with_window(const nlohmann::json& json, const std::stri
   const bool even = window == HfWindow::Even;
   const bool some = even || window == HfWindow::Layers;
   std::vector<bool> windows;
-  if ((some || family.window_period > 1) && has(json, "layer_types")) {
+  if ((some || window == HfWindow::Listed || family.window_period > 1) && has(json, "layer_types")) {
     const nlohmann::json& types = json_list(json, "layer_types", where);
     require(types.size() == static_cast<size_t>(c.n_layers),
             "{}: layer_types has {} entries, but the model has {} layers", where, types.size(), c.n_layers);
@@ -344,22 +344,6 @@ std::vector<bool> layers_with_window(const nlohmann::json& json, const std::stri
   return windows;
 }
 
-// Returns the ModelConfig::window_period that produces the flags `windows`, if there is one. Prefers `usual`.
-std::optional<int64_t> period_of(const std::vector<bool>& windows, int64_t usual) {
-  const auto fits = [&](int64_t period) {
-    for (size_t l = 0; l < windows.size(); ++l) {
-      const bool window = period == 1 || (static_cast<int64_t>(l) + 1) % period != 0;
-      if (windows[l] != window) return false;
-    }
-    return true;
-  };
-  if (fits(usual)) return usual;
-  for (int64_t period = 1; period <= static_cast<int64_t>(windows.size()); ++period) {
-    if (fits(period)) return period;
-  }
-  return {};
-}
-
 // Reads the sliding window. Missing keys have transformers' defaults.
 void read_window(const nlohmann::json& json, const std::string& where, ModelConfig& c) {
   const FamilyInfo& family = info(c.family);
@@ -372,26 +356,26 @@ void read_window(const nlohmann::json& json, const std::string& where, ModelConf
   const std::vector<bool> windows = layers_with_window(json, where, c);
   const auto layers = std::ranges::count(windows, true);
   if (layers == 0) return;
-  const std::optional<int64_t> period = period_of(windows, family.window_period);
-  require(period.has_value(), "{}: a sliding window in {} of {} layers, in this order, is not supported", where, layers,
-          c.n_layers);
-  const int64_t positions = listed ? json_get<int64_t>(json, "sliding_window", where) : of_hf.window_size;
-  require(positions > 0, "{}: sliding_window is {}, but must be positive", where, positions);
-  c.sliding_window = positions;
-  c.window_period = *period;
+  c.sliding_window = listed ? json_get<int64_t>(json, "sliding_window", where) : of_hf.window_size;
+  require(c.sliding_window > 0, "{}: sliding_window is {}, but must be positive", where, c.sliding_window);
+  const int64_t first_without = std::ranges::find(windows, false) - windows.begin();
+  for (const int64_t period : {family.window_period, int64_t{1}, first_without + 1}) {
+    c.window_period = period;
+    int64_t l = 0;
+    if (std::ranges::all_of(windows, [&](bool window) { return window == c.has_window(l++); })) return;
+  }
+  fail("{}: a sliding window in {} of {} layers, in this order, is not supported", where, layers, c.n_layers);
 }
 
 void read_latent(const nlohmann::json& json, const std::string& where, ModelConfig& c) {
   c.kv_lora_rank = json_get<int64_t>(json, "kv_lora_rank", where);
   c.q_lora_rank = get_or<int64_t>(json, "q_lora_rank", where, 0);
-  c.qk_nope_head_dim = json_get<int64_t>(json, "qk_nope_head_dim", where);
-  c.qk_rope_head_dim = json_get<int64_t>(json, "qk_rope_head_dim", where);
+  c.qk_nope_head_dim = json_get<int32_t>(json, "qk_nope_head_dim", where);
+  c.qk_rope_head_dim = json_get<int32_t>(json, "qk_rope_head_dim", where);
   c.v_head_dim = json_get<int64_t>(json, "v_head_dim", where);
-  for (const int64_t n : {c.qk_nope_head_dim, c.qk_rope_head_dim}) {
-    require(n >= 0 && n <= 1 << 16, "{}: a head has {} elements, but must have at most 65536", where, n);
-  }
   c.head_dim = c.qk_nope_head_dim + c.qk_rope_head_dim;
-  require(get_or(json, "rope_interleave", where, true), "{}: rope_interleave = false is not supported", where);
+  const bool interleaved = !json.contains("rope_interleave") || json_get<bool>(json, "rope_interleave", where);
+  require(interleaved, "{}: rope_interleave = false is not supported", where);
 }
 
 // Returns the number of leading layers without experts.
@@ -424,13 +408,17 @@ void read_deepseek_experts(const nlohmann::json& json, const std::string& where,
           "{}: {} shared experts of width {} are not supported", where, shared, c.expert_dim);
   c.shared_dim = shared * c.expert_dim;
   c.dense_layers = read_dense_layers(json, where, c);
+  // The keys without a default have different ones in transformers' families.
+  c.normalize_routes = json_get<bool>(json, "norm_topk_prob", where);
+  c.route_scale = json_get<float>(json, "routed_scaling_factor", where);
   if (family.mixture.selection_bias || grouped) {
-    c.expert_groups = get_or<int64_t>(json, "n_group", where, 1);
-    c.groups_per_token = get_or<int64_t>(json, "topk_group", where, 1);
+    const auto groups = [&](const char* key) {
+      return family.latent ? json_get<int64_t>(json, key, where) : get_or<int64_t>(json, key, where, 1);
+    };
+    c.expert_groups = groups("n_group");
+    c.groups_per_token = groups("topk_group");
   }
-  c.route_scale = get_or(json, "routed_scaling_factor", where, 1.0F);
-  const auto every = get_or<int64_t>(json, "moe_layer_freq", where, 1);
-  require(every == 1, "{}: moe_layer_freq = {} is not supported", where, every);
+  require_only(json, where, "moe_layer_freq", 1);
 }
 
 void read_experts(const nlohmann::json& json, const std::string& where, const FamilyInfo& family, ModelConfig& c) {
@@ -450,8 +438,7 @@ void read_experts(const nlohmann::json& json, const std::string& where, const Fa
             family.name, c.shared_dim);
   }
   if (family.mixture.deepseek) return read_deepseek_experts(json, where, c);
-  const auto step = get_or<int64_t>(json, "decoder_sparse_step", where, 1);
-  require(step == 1, "{}: decoder_sparse_step = {} is not supported", where, step);
+  require_only(json, where, "decoder_sparse_step", 1);
   if (!has(json, "mlp_only_layers")) return;
   for (const nlohmann::json& layer : json_list(json, "mlp_only_layers", where)) {
     require(layer == c.dense_layers, "{}: mlp_only_layers = {} is not supported; it must list the first layers", where,
@@ -471,6 +458,12 @@ void read_scales(const nlohmann::json& json, const std::string& where, const Fam
     require_factor(scalar, "query_pre_attn_scalar", where);
     const float scale = score_scale_of(scalar);
     c.attention_scale = scale == score_scale_of(static_cast<double>(c.head_dim)) ? 0.0F : scale;
+    if (!family.caps) require_only(json, where, "attn_logit_softcapping", nullptr);  // transformers ignores it
+    for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+      if (family.caps) static_cast<void>(json_at(json, key, where));
+      require(!has(json, key) || json[key] > 0, "{}: {} = {} is not supported; null means no cap", where, key,
+              [&] { return printable(json[key].dump()); });
+    }
     c.attention_cap = get_or(json, "attn_logit_softcapping", where, 0.0F);
     c.logit_cap = get_or(json, "final_logit_softcapping", where, 0.0F);
   } else if (family.scales == Scales::Granite) {
@@ -509,6 +502,7 @@ void require_supported(const nlohmann::json& json, const std::string& where, con
   require_value("mlp_bias", false);
   require_value("use_qk_norm", family.qk_norm != QkNorm::None);
   require_value("use_bidirectional_attention", false);
+  require_value("is_causal", true);
   if (family.mixture.none) {
     for (const char* experts : {"num_experts", "num_local_experts", "n_routed_experts"}) require_value(experts, 0);
   }
@@ -548,19 +542,27 @@ ModelConfig config_from_hf_json(const std::filesystem::path& path) {
   }
   if (!family.mixture.none) read_experts(json, where, family, c);
   validate(c, where);
-  c.rope_theta = json.contains("rope_theta") ? json_get<float>(json, "rope_theta", where) : 10000.0F;
+  c.rope_theta = json.contains("rope_theta") ? json_get<float>(json, "rope_theta", where) : of_hf.rope_theta;
   c.local_rope_theta =
       family.local_theta > 0.0F ? get_or(json, "rope_local_base_freq", where, family.local_theta) : 0.0F;
   read_rotated(json, where, family.rotary_factor, c);
-  require(!of_hf.rope_parameters || json.contains("rope_scaling") || json.contains("rope_parameters"),
-          "{}: the key \"rope_parameters\" is missing", where);
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    if (!json.contains(key)) continue;
+  std::optional<ModelConfig> scaled;
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {  // as in transformers, the second replaces the first
+    if (!has(json, key) || (scaled && json[key].empty())) continue;
     nlohmann::json rope = json[key];
-    const char* original = "original_max_position_embeddings";  // may also be at the top level of config.json
-    if (rope.is_object() && !has(rope, original) && has(json, original)) rope[original] = json[original];
-    read_rope(rope, where, c);
+    const char* original = "original_max_position_embeddings";  // the top level of config.json has precedence
+    if (rope.is_object() && has(json, original)) rope[original] = json[original];
+    ModelConfig own = c;
+    if (scaled) own.local_rope_theta = scaled->local_rope_theta;
+    read_rope(rope, where, own);
+    require(
+        !scaled || own.rope_theta == scaled->rope_theta,
+        "{}: rope_theta is {} with rope_parameters, but {} with rope_scaling; set it in both, or remove one of them",
+        where, scaled ? scaled->rope_theta : 0.0F, own.rope_theta);
+    scaled = own;
   }
+  require(!of_hf.rope_parameters || scaled, "{}: the key \"rope_parameters\" is missing", where);
+  if (scaled) c = *scaled;
   require(family.local_theta == 0.0F || c.local_rope_theta >= 1.0F,
           "{}: the RoPE base of sliding-window layers is {}, but must be at least 1", where, c.local_rope_theta);
   read_scales(json, where, family, c);

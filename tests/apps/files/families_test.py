@@ -212,8 +212,19 @@ def test_older_gguf_of_latent_attention(tmp_path, name, type_):
         assert (old[key] - expected).abs().max() <= (0 if exact else 5e-3), key
 
 
+def change_config(directory, keys):
+    """Changes the keys of config.json, and removes those whose value is `...`."""
+    config = json.loads((directory / "config.json").read_text()) | keys
+    (directory / "config.json").write_text(json.dumps({key: value for key, value in config.items() if value is not ...}))
+
+
 @pytest.mark.parametrize("name, keys, missing", [
     ("deepseek_v3", {"rope_interleave": False}, "rope_interleave = false"),
+    ("deepseek_v3", {"rope_interleave": None}, "\"rope_interleave\" is not true or false"),
+    ("deepseek_v3", {"norm_topk_prob": ...}, "the key \"norm_topk_prob\" is missing"),
+    ("deepseek_v3", {"routed_scaling_factor": ...}, "the key \"routed_scaling_factor\" is missing"),
+    ("deepseek_v3", {"n_group": ...}, "the key \"n_group\" is missing"),
+    ("deepseek_v3", {"topk_group": ...}, "the key \"topk_group\" is missing"),
     ("deepseek_v3", {"scoring_func": "softmax"}, "scoring_func = \"softmax\""),
     ("deepseek_v3", {"kv_lora_rank": None}, "kv_lora_rank"),
     ("deepseek_v3", {"kv_lora_rank": 0}, "kv_lora_rank is 0"),
@@ -228,16 +239,25 @@ def test_older_gguf_of_latent_attention(tmp_path, name, type_):
     ("olmoe", {"clip_qkv": 8.0}, "clip_qkv = 8.0"),
     ("gemma2", {"use_bidirectional_attention": True}, "use_bidirectional_attention = true"),
     ("gemma2", {"hidden_activation": "gelu"}, "hidden_activation = \"gelu\""),
+    ("gemma2", {"attn_logit_softcapping": ...}, "the key \"attn_logit_softcapping\" is missing"),
+    ("gemma2", {"final_logit_softcapping": 0.0}, "final_logit_softcapping = 0.0 is not supported; null means no cap"),
+    ("gemma3_text", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping = 50.0"),
     ("gemma2", {"layer_types": ["full_attention", "full_attention", "sliding_attention"]},
      "a sliding window in 1 of 3 layers"),
     ("gemma2", {"rope_parameters": {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}},
      "RoPE parameters per layer type"),
     ("gpt_oss", {"attention_bias": False}, "attention_bias = false"),
+    ("gpt_oss", {"rope_parameters": None}, "the key \"rope_parameters\" is missing"),
+    ("gpt_oss yarn", {"rope_parameters": {"rope_type": "yarn", "factor": 8.0, "truncate": None}},
+     "\"truncate\" is not true or false"),
     ("gpt_oss", {"swiglu_limit": 5.0}, "swiglu_limit = 5.0"),
     ("gpt_oss", {"swiglu_alpha": 1.0}, "swiglu_alpha = 1.0"),
     ("glm4", {"attention_bias": "yes"}, "attention_bias = \"yes\""),
     ("glm4_moe", {"use_qk_norm": True}, "use_qk_norm = true"),
     ("granite", {"mlp_bias": True}, "mlp_bias = true"),
+    ("llama", {"is_causal": False}, "is_causal = false"),
+    ("mistral nemo", {"rope_scaling": {"rope_type": "linear", "factor": 2.0}},
+     "rope_theta is 1000000 with rope_parameters, but 10000 with rope_scaling"),
     ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5"),
     ("dots1", {"scoring_func": "softmax"}, "scoring_func = \"softmax\""),
     ("dots1", {"moe_layer_freq": 2}, "moe_layer_freq = 2"),
@@ -248,9 +268,34 @@ def test_older_gguf_of_latent_attention(tmp_path, name, type_):
 ])
 def test_unsupported_parts_are_rejected_by_name(tmp_path, name, keys, missing):
     directory = random_models.write(random_models.make(name), tmp_path / "m")
-    config = json.loads((directory / "config.json").read_text())
-    (directory / "config.json").write_text(json.dumps(config | keys))
+    change_config(directory, keys)
     assert_refused(run("export", directory, "--out", tmp_path / "m.gguf"), FAILED, missing)
+
+
+DEFAULT_ROPE = {"rope_type": "default"}
+
+
+@pytest.mark.parametrize("name, keys", [
+    ("mixtral", {"rope_parameters": ...}),
+    ("gemma3_text", {"rope_parameters": {"full_attention": DEFAULT_ROPE, "sliding_attention": DEFAULT_ROPE}}),
+    ("gpt_oss", {"rope_parameters": DEFAULT_ROPE}),
+    ("llama", {"rope_parameters": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e4},
+               "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}),
+    ("llama", {"rope_parameters": {"rope_type": "yarn", "factor": 1.0, "attention_factor": 0.8, "rope_theta": 1e4,
+                                   "original_max_position_embeddings": 64}}),
+    ("deepseek_v3", {"original_max_position_embeddings": 16}),
+    ("mistral window", {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}),
+    ("gemma2", {"layer_types": ["full_attention"] * 3}),
+    ("gemma3_text", {"layer_types": ["full_attention"] * 7}),
+    ("gpt_oss", {"layer_types": ["full_attention"] * 3}),
+])
+def test_keys_mean_the_same_as_in_transformers(tmp_path, name, keys):
+    directory = random_models.write(random_models.make(name), tmp_path / "m")
+    change_config(directory, keys)
+    succeed("export", directory, "--out", tmp_path / "ours", "--format", "hf")
+    for path in (directory, tmp_path / "ours"):
+        model = transformers.AutoModelForCausalLM.from_pretrained(path)
+        assert (log_probabilities(directory, IDS) - by_transformers(model, IDS)).abs().max() <= 1e-4
 
 
 @pytest.mark.parametrize("name, tensor, missing", [

@@ -203,8 +203,8 @@ TEST(ModelGguf, RejectsKeysOfLatentAttentionThatItLacks) {
   };
   error("rope.scaling.yarn_log_multiplier", 0.0F, "yarn_log_multiplier = 0 is not supported");
   error("rope.scaling.attn_factor", 2.0F, "attn_factor = 2 is not supported, expected 1");
-  error("attention.temperature_scale", 0.1F, "temperature_scale = 0.1 and");
-  error("attention.temperature_length", uint32_t{8192}, "temperature_length = 8192 are not supported, expected 0");
+  error("attention.temperature_scale", 0.1F, "temperature_scale = 0.1 is not supported, expected 0");
+  error("attention.temperature_length", uint32_t{8192}, "temperature_length = 8192 is not supported, expected 0");
   error("attention.key_length_mla", uint32_t{1U << 30}, "expected at most 131072");
   error("rope.dimension_count", uint32_t{9}, "heads have 9 elements, 9 of them with RoPE");
   EXPECT_EQ(config_from_gguf(with("attention.temperature_length", uint32_t{0})), weights.config);
@@ -280,6 +280,8 @@ TEST(ModelGguf, RejectsUnsupportedValues) {
   expect_rejected("general.architecture", uint32_t{1}, "general.architecture");
   expect_rejected("llama.rope.dimension_count", uint32_t{4}, "RoPE over 4 of 6 dimensions");
   expect_rejected("llama.attention.key_length", uint32_t{8}, "RoPE over 6 of 8 dimensions");
+  expect_rejected("llama.rope.scaling.attn_factor", 0.5F, "llama.rope.scaling.attn_factor = 0.5 is not supported");
+  expect_rejected("llama.attention.causal", false, "llama.attention.causal = false");
   expect_rejected("llama.attention.sliding_window", uint32_t{4}, "llama.attention.sliding_window = 4");
   expect_rejected("llama.expert_count", uint32_t{8}, "llama.expert_used_count is missing");
   expect_rejected("llama.attention.value_length", uint32_t{8}, "llama.attention.value_length");

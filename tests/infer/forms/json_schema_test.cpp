@@ -98,7 +98,7 @@ TEST(JsonSchema, ErrorsLocateUnsupportedKeywords) {
             "#/items: 'discriminator' is only supported next to 'oneOf' or 'anyOf'");
   EXPECT_EQ(refusal(R"({"$ref":"other.json"})"),
             "#: '$ref' \"other.json\" is not supported; only \"#\" and \"#/…\" are");
-  EXPECT_EQ(refusal(R"({"minimum":"1"})"), "#: this value of 'minimum' is not supported");
+  EXPECT_EQ(refusal(R"({"minimum":"1"})"), "#: 'minimum' \"1\" is not supported");
   EXPECT_EQ(refusal(R"({"minLength":10000000})"), "#: 'minLength' exceeds 9999999");
   EXPECT_EQ(refusal(R"({"properties":{"a":{"$ref":"#/properties/a"}}})"),
             "the rule #/properties/a is left-recursive, which is not supported; use a repetition");
@@ -160,7 +160,8 @@ TEST(JsonSchema, RejectsSchemasThatGrowTooLarge) {
       {fmt::format(R"({{"properties":{}}})", members(300, R"({{"type":"string","maxLength":2{:03}}})")),
        "more than 200000 states"},
       {R"({"pattern":"(a|b)*a(a|b){20}","maxLength":100})", "too large to combine with other constraints"},
-      {fmt::format(R"({{"allOf":[{}]}})", patterns), "more than 10000 states when combined with the other constraints"},
+      {fmt::format(R"({{"allOf":[{}]}})", patterns), "too large to combine with other constraints"},
+      {R"({"format":"email","maxLength":1500})", "more than 200000 states when combined with the other constraints"},
       {R"({"pattern":"^\\p{L}*$","maxLength":5000})", "too large to combine with other constraints"},
       {R"({"$ref":"#/$defs/Pet","$defs":{
            "Pet":{"discriminator":{"propertyName":"kind"},"oneOf":[{"$ref":"#/$defs/Cat"}]},
@@ -206,6 +207,18 @@ TEST(JsonSchema, EquivalentSchemasShareStates) {
   const size_t many =
       n_states(fmt::format(R"({{"properties":{},"additionalProperties":false}})", members(400, bounded)));
   EXPECT_LT(many, one + 400 * 50);
+}
+
+// The lengths are those of pydantic.HttpUrl, of an email address and of an IPv6 address.
+TEST(JsonSchema, PatternsFormatsAndMultiplesMayHaveLargeBounds) {
+  const std::string path(2'000, 'a');
+  expect(R"({"type":"string","format":"uri","minLength":1,"maxLength":2083})",
+         {R"("https://u@a.example:80/b%20?c#d")", fmt::format("\"https://example.com/{}\"", path)},
+         {R"("")", fmt::format("\"https://example.com/{}{}\"", path, path.substr(0, 64))});
+  expect(R"({"type":"string","format":"email","maxLength":254})", {R"("a@b.c")"}, {R"("a@")"});
+  expect(R"({"type":"string","format":"ipv6","maxLength":45})", {R"("::ffff:1.2.3.4")"}, {R"(":")"});
+  expect(R"({"type":"string","pattern":"foo","maxLength":5000})", {R"("a foo")"}, {R"("fo")"});
+  expect(R"({"type":"integer","multipleOf":1000,"minimum":0,"maximum":1000000000})", {"17000"}, {"1500", "1000001000"});
 }
 
 TEST(JsonSchema, PatternPropertiesMatchByName) {

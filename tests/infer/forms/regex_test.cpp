@@ -49,6 +49,7 @@ TEST(Regex, ItsTextsAreThoseThatFullyMatch) {
       {"\\Aabc\\z", {"abc"}, {"ab"}},
       {"(^a|b)(c|d$)", {"ac", "bd"}, {"a"}},
       {"^^a$$", {"a"}, {"aa"}},
+      {"^(?:^a|(b$|c))$", {"a", "b", "c"}, {"aa", ""}},
       {"()*()+x", {"x"}, {""}},
       {"a]}", {"a]}"}, {"a"}},
   };

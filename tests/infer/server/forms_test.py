@@ -425,6 +425,7 @@ WRONG = [
     ({**tool(), "tool_choice": "some"}, "tool_choice", ["required"]),
     ({**tool(), "tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice", ["g"]),
     ({**tool(), "parallel_tool_calls": 1}, "parallel_tool_calls", ["true"]),
+    ({"parallel_tool_calls": 1}, "parallel_tool_calls", ["true"]),
     ({**tool(), **schema_format({"properties": {"q": {"if": {}}}})}, "response_format", ["#/properties/q", "if"]),
     ({**tool(), "tool_choice": "required", "guided_regex": r"a\b"}, "guided_regex", ["\\b"]),
     ({"tools": tool()["tools"] * 2}, "tools", ["two functions f"]),

@@ -165,7 +165,7 @@ def test_other_hosts_are_rejected(start):
 def test_api_key(start):
     server = start("--api-key", "secret")
     for given, status in ((None, 401), ("Bearer secret", 200), ("Bearer secre", 401), ("Bearer secrets", 401),
-                          ("secret", 401), ("Bearer ", 401), ("bearer secret", 401), ("Basic secret", 401)):
+                          ("secret", 401), ("Bearer ", 401), ("bearer secret", 200), ("Basic secret", 401)):
         assert get(server, "/v1/models", Authorization=given)[0] == status, given
     for path in ("/", "/health"):
         assert get(server, path)[0] == 200
@@ -403,8 +403,8 @@ def test_port_in_use(golden):
     assert_refused(run("serve", "-m", GOLDEN, "--host", "192.0.2.1"), 1, "192.0.2.1")
 
 
-@pytest.mark.parametrize("flags", [("--port", "70000"), ("--api-key", ""), ("--max-sequences", "0"), ("--grace", "-1"),
-                                   ("--context", "100000"), ("--max-batch-tokens", "nan"),
+@pytest.mark.parametrize("flags", [("--port", "70000"), ("--api-key", ""), ("--api-key", "key\r"), ("--max-sequences", "0"),
+                                   ("--grace", "-1"), ("--context", "100000"), ("--max-batch-tokens", "nan"),
                                    *((flag, "") for flag in ("--host", "--name", "--allowed-host", "--allowed-origin",
                                                              "--port", "--tokenizer", "--chat-template")),
                                    ("--allowed-host", "a.test:80"), ("--allowed-host", "http://a.test"),

@@ -103,6 +103,9 @@ def test_conversation_is_editable_and_survives_reload(chat_page):
     expect(page.locator("#system")).to_have_value("Answer in one sentence.")
 
     page.get_by_role("button", name="Edit").first.click()
+    page.get_by_label("Edit message").fill(" ")
+    page.locator(".editor").get_by_role("button", name="Send").click()
+    expect(page.get_by_label("Edit message")).to_be_visible()  # an empty message is not sent
     page.get_by_label("Edit message").fill("What is the capital of Spain?")
     page.locator(".editor").get_by_role("button", name="Send").click()
     ended(page)

@@ -178,6 +178,13 @@ TEST(FirstLine, SaysWhatToDoWithoutMemory) {
   EXPECT_EQ(first_line(std::runtime_error("a\nb")), "a");
 }
 
+TEST(Launch, NamesAnUnknownHost) {
+  const std::string name(64, 'x');  // too long for a host's name, so no server is asked for it
+  const Launch launch{.rank = 1, .n_ranks = 2, .address = name, .port = 29500};
+  EXPECT_ERROR(static_cast<void>(connect_store(launch, false, std::chrono::milliseconds(1))),
+               "rank 1: MASTER_ADDR=" + name + ": cannot resolve this host");
+}
+
 TEST(Group, NamesAMissingRank) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   EXPECT_EQ(core::test::error_of<RankLost>([&] {
