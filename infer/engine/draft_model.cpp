@@ -23,7 +23,12 @@ DraftModel::DraftModel(core::StoredModel model, const core::StoredModel& target,
 
 void DraftModel::draft(std::span<const Input> inputs) {
   clear();
-  for (const Input& input : inputs) prepare(input);
+  for (const Input& input : inputs) set_tokens(input);  // before append_rows(): sharing a block changes others' needs
+  for (const Input& input : inputs) {
+    if (input.memory == nullptr) continue;
+    const auto& cached = static_cast<const CachedSequence&>(*input.memory);
+    if (!append_rows(cached.sequence.id(), cached.tokens, {}, &input, n_drafts(input))) input.memory.reset();
+  }
   draw();
   for (const Input& input : inputs) {
     if (input.memory == nullptr) continue;
@@ -91,10 +96,14 @@ void DraftModel::draw() {
   }
 }
 
-// Replaces the sequence's tokens. Keeps the cached positions of the common prefix, except that of the last token, whose
-// row must be computed to draw the first draft. cached.tokens may be longer than the cached part, for example after a
-// failed step.
-void DraftModel::set_tokens(CachedSequence& cached, std::span<const int32_t> tokens) {
+// Updates a sequence's state in the cache, or discards it if the context has no space for drafts. Keeps the positions
+// of the common prefix, except that of the last token, whose row must be computed to draw the first draft.
+// cached.tokens may be longer than the cached part, for example after a failed step.
+void DraftModel::set_tokens(const Input& input) {
+  if (n_drafts(input) == 0) return input.memory.reset();
+  if (input.memory == nullptr) input.memory = std::make_unique<CachedSequence>(runner_.cache());
+  auto& cached = static_cast<CachedSequence&>(*input.memory);
+  const auto tokens = std::span(input.tokens).subspan(input.first);
   BlockManager& cache = runner_.cache();
   const SequenceId id = cached.sequence.id();
   const auto known = tokens.first(tokens.size() - 1);
@@ -107,16 +116,11 @@ void DraftModel::set_tokens(CachedSequence& cached, std::span<const int32_t> tok
   cached.tokens.assign(tokens.begin(), tokens.end());
 }
 
-// Appends rows for the sequence's tokens that are not cached, and limits its drafts to the context.
-void DraftModel::prepare(const Input& input) {
-  const auto tokens = std::span(input.tokens).subspan(input.first);
-  const int64_t n_free = runner_.config().context_length - std::ssize(tokens) + 1;  // the last draft needs no position
-  const size_t n = std::min(input.most, static_cast<size_t>(std::max<int64_t>(n_free, 0)));
-  if (n == 0) return input.memory.reset();
-  if (input.memory == nullptr) input.memory = std::make_unique<CachedSequence>(runner_.cache());
-  auto& cached = static_cast<CachedSequence&>(*input.memory);
-  set_tokens(cached, tokens);
-  if (!append_rows(cached.sequence.id(), tokens, {}, &input, n)) input.memory.reset();
+// Returns the number of drafts that fit in the context. The last one needs no position.
+size_t DraftModel::n_drafts(const Input& input) const {
+  const auto n_tokens = static_cast<int64_t>(input.tokens.size() - input.first);
+  const int64_t n_free = runner_.config().context_length - n_tokens + 1;
+  return std::min(input.most, static_cast<size_t>(std::max<int64_t>(n_free, 0)));
 }
 
 }  // namespace folio::infer

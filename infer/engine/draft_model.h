@@ -63,8 +63,8 @@ class DraftModel : public Drafter {
   std::vector<Row> rows_;
 
  private:
-  void set_tokens(CachedSequence& cached, std::span<const int32_t> tokens);
-  void prepare(const Input& input);
+  [[nodiscard]] size_t n_drafts(const Input& input) const;
+  void set_tokens(const Input& input);
 
   int64_t reserved_ = 0;  ///< free blocks that rows_ and the drafts after them need
   std::vector<DraftedSequence> drafted_;

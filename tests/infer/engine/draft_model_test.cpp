@@ -129,6 +129,19 @@ TEST_P(DraftModelTest, DraftsNothingWithoutCapacity) {
   EXPECT_EQ(second.draft(model, 2), drawn(small_, tokens(40, 2), 2));
 }
 
+// `first` slides and keeps the beginning of its cached block, which `second` then shares, so `first` must copy it.
+TEST_P(DraftModelTest, LaterSequencesShareBlocksThatEarlierOnesOverwrite) {
+  DraftModelOn model(GetParam(), small_, model_, {.max_positions = 96, .n_sequences = 1});  // three KV blocks
+  Drafted first = drafted(tokens(40));
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(first.draft(model, 1).size(), 1U);
+  first.tokens.erase(first.tokens.begin() + 10, first.tokens.begin() + 12);
+  Drafted second = drafted(tokens(35));
+  const auto text = first.tokens;
+  model.draft(std::array{first.text(1), second.text(1)});
+  EXPECT_EQ(std::vector(first.tokens.begin() + std::ssize(text), first.tokens.end()), drawn(small_, text, 1));
+  EXPECT_EQ(second.tokens.size(), 35U) << "the first sequence needs the two free blocks";
+}
+
 TEST_P(DraftModelTest, DraftsNothingWithDamagedWeights) {
   const auto damaged = test::damaged_model(one_layer(100));
   DraftModelOn model(GetParam(), damaged, model_);
