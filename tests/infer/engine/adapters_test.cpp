@@ -160,6 +160,14 @@ TEST_P(Adapters, AdaptersInUseAreNotUnloaded) {
   const GenerateResult result = test::results_of(engine, greedy(prompt, third)).front();
   EXPECT_EQ(result.n_cached, 0U);
   EXPECT_NE(result.tokens, expected);
+  // A step in flight may still use the adapter of a cancelled request.
+  const RequestId other = engine.add(greedy(prompt, kNoAdapter));
+  const RequestId cancelled = engine.add(greedy(prompt, third));
+  engine.step();
+  engine.cancel(cancelled);
+  engine.unload_adapter(third);
+  while (engine.step()) continue;
+  EXPECT_EQ(engine.take(other).tokens.size(), 20U);
 }
 
 // A stage that counts the loaded adapters, or throws as if it had no memory for them.
